@@ -1,0 +1,1 @@
+"""Entry points: settings -> source -> pipeline -> sink, the `kappa` command, and the local stack."""

@@ -1,0 +1,1 @@
+"""Commands of `kappa`, one module each."""

@@ -1,0 +1,1 @@
+"""The local stack: real Kafka, real Elasticsearch and the jobs as processes on loopback, without Docker."""

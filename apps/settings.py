@@ -1,0 +1,159 @@
+"""All settings of an installation: `kappa.toml`, overridden by environment variables `KAPPA_<SECTION>__<NAME>`.
+
+`kappa.toml` in the working directory (or the file named by `KAPPA_SETTINGS`) holds one table per section; Helm values use the
+same names. Contradictions are refused with the sentence that says what to change.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from pipelines.parameters import (
+    IncidentParameters,
+    IndexerParameters,
+    NoveltyParameters,
+    StatisticsParameters,
+    TimeRules,
+)
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class Section(BaseModel):
+    """A table of `kappa.toml`; unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KafkaSettings(Section):
+    """Where the broker is, and how many partitions topics get when they are created."""
+
+    bootstrap_servers: str = "127.0.0.1:19092"
+    raw_partitions: Annotated[int, Field(ge=1, le=8)] = 2
+    derived_partitions: Annotated[int, Field(ge=1)] = 2
+    replication_factor: Annotated[int, Field(ge=1)] = 1
+
+
+class ElasticsearchSettings(Section):
+    """Where Elasticsearch is."""
+
+    url: str = "http://127.0.0.1:19200"
+    username: str | None = None
+    password: str | None = Field(default=None, repr=False)
+    api_key: str | None = Field(default=None, repr=False)
+    ca_certs: Path | None = None
+
+
+class SparkSettings(Section):
+    """How each job's Spark driver runs."""
+
+    master: str = "local[2]"
+    driver_memory: str = "1g"
+    shuffle_partitions: Annotated[int, Field(ge=1)] = 2
+    trigger_interval_ms: Annotated[int, Field(ge=0)] = 500
+    state_versions: Annotated[int, Field(ge=2)] = 10
+
+
+class JobPorts(Section):
+    """Ports of each job's Prometheus metrics (`/metrics`) and health (`/healthz`, `/readyz`), on `host`."""
+
+    host: str = "127.0.0.1"
+    statistics: Port = 19301
+    novelty: Port = 19302
+    incidents: Port = 19303
+    indexer: Port = 19304
+    heartbeat: Port = 19305
+
+
+class Settings(BaseSettings):
+    """Everything an installation can set."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="KAPPA_", env_nested_delimiter="__", extra="forbid", frozen=True, toml_file="kappa.toml"
+    )
+
+    #: Name of the live generation: suffix of its topics, indices and checkpoints.
+    generation: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")] = "g1"
+    #: Folder of checkpoints, logs, data of local servers.
+    data_dir: Path = Path(".kappa")
+    kafka: KafkaSettings = KafkaSettings()
+    elasticsearch: ElasticsearchSettings = ElasticsearchSettings()
+    spark: SparkSettings = SparkSettings()
+    ports: JobPorts = JobPorts()
+    time: TimeRules = TimeRules()
+    statistics: StatisticsParameters = StatisticsParameters()
+    novelty: NoveltyParameters = NoveltyParameters()
+    incidents: IncidentParameters = IncidentParameters()
+    indexer: IndexerParameters = IndexerParameters()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_place_for_shared_settings(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Refuse shared settings given twice: times belong to [time], buckets to [novelty]."""
+        for section, name, home in (
+            ("statistics", "time", "[time]"),
+            ("incidents", "buckets", "[novelty] buckets"),
+            ("incidents", "window_s", "[time] window_s"),
+        ):
+            given = values.get(section)
+            if isinstance(given, dict) and name in given:
+                message = f"[{section}] {name} is set by {home}: remove it from [{section}]"
+                raise ValueError(message)
+        return values
+
+    @model_validator(mode="after")
+    def _contradictions(self) -> Settings:
+        if self.novelty.expiry_s <= self.time.window_s:
+            message = (
+                f"[novelty] expiry_s ({self.novelty.expiry_s}) must be longer than [time] window_s ({self.time.window_s}): "
+                "series would leave the state between two windows"
+            )
+            raise ValueError(message)
+        if self.kafka.derived_partitions > self.novelty.buckets:
+            message = (
+                f"[kafka] derived_partitions ({self.kafka.derived_partitions}) must not exceed [novelty] buckets "
+                f"({self.novelty.buckets}): a partition without buckets would stay empty"
+            )
+            raise ValueError(message)
+        return self
+
+    def statistics_parameters(self) -> StatisticsParameters:
+        """Return the statistics job's settings with the shared time rules."""
+        return replace(self.statistics, time=self.time)
+
+    def incident_parameters(self) -> IncidentParameters:
+        """Return the incidents job's settings with the shared bucket count and window."""
+        return replace(self.incidents, buckets=self.novelty.buckets, window_s=self.time.window_s)
+
+    def checkpoint_dir(self, job: str) -> Path:
+        """Return the folder of a job's checkpoint, unique per generation."""
+        return self.data_dir.absolute() / "checkpoints" / self.generation / job
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order of precedence: arguments, environment, `kappa.toml`."""
+        toml = TomlConfigSettingsSource(settings_cls, os.environ.get("KAPPA_SETTINGS", "kappa.toml"))
+        return init_settings, env_settings, toml
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the settings; raise `pydantic.ValidationError` with one line per mistake."""
+    return Settings(**overrides)
