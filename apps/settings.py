@@ -1,7 +1,7 @@
 """All settings of an installation: `kappa.toml`, overridden by environment variables `KAPPA_<SECTION>__<NAME>`.
 
-`kappa.toml` in the working directory (or the file named by `KAPPA_SETTINGS`) holds one table per section; Helm values use the
-same names. Contradictions are refused with the sentence that says what to change.
+`kappa.toml` in the working directory (or the file named by `KAPPA_SETTINGS`) holds one table per section; Helm values
+use the same names. Contradictions are refused with the sentence that says what to change.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class Settings(BaseSettings):
     def _contradictions(self) -> Settings:
         if self.novelty.expiry_s <= self.time.window_s:
             message = (
-                f"[novelty] expiry_s ({self.novelty.expiry_s}) must be longer than [time] window_s ({self.time.window_s}): "
-                "series would leave the state between two windows"
+                f"[novelty] expiry_s ({self.novelty.expiry_s}) must be longer than "
+                f"[time] window_s ({self.time.window_s}): series would leave the state between two windows"
             )
             raise ValueError(message)
         if self.kafka.derived_partitions > self.novelty.buckets:

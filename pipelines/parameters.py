@@ -1,8 +1,8 @@
 """Settings of the jobs, one frozen dataclass each, units in the names.
 
 A setting is `result` (it changes what is written; a checkpoint remembers it, and a job refuses to continue with another
-value) or `operation` (it changes only how the work is done). The annotation `Operation[...]` marks the second kind; everything
-else is a result setting.
+value) or `operation` (it changes only how the work is done). The annotation `Operation[...]` marks the second kind;
+everything else is a result setting.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ Operation = Annotated[T, _OperationMark()]
 class TimeRules:
     """When a point belongs to a window, and when a window is complete. All times are event time.
 
-    arrival - event time > `lateness_s`: late. event time - arrival > `future_s`: rejected. A window [start, end) is closed
-    when the arrival clock passes end + `lateness_s` + `slack_s`; `slack_s` covers steps of the broker's clock.
-    `arrival` says what arrival is: the broker's append time, or (for feeds, archives, mirrors) the header the one writer set.
+    arrival - event time > `lateness_s`: late. event time - arrival > `future_s`: rejected. A window [start, end) is
+    closed when the arrival clock passes end + `lateness_s` + `slack_s`; `slack_s` covers steps of the broker's clock.
+    `arrival` says what arrival is: the broker's append time, or (for feeds, archives, mirrors) the header the one
+    writer set.
     """
 
     window_s: int = 60

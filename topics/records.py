@@ -1,7 +1,7 @@
 """Record types of all topics. The value of a Kafka record is the JSON object of one of these dataclasses.
 
-Units stand in the names: `_ms` and `_ns` are event times since the epoch, `_s` are durations. Field order is wire order:
-the same record always has the same bytes. Optional fields are `| None` and written as null.
+Units stand in the names: `_ms` and `_ns` are event times since the epoch, `_s` are durations. Field order is wire
+order: the same record always has the same bytes. Optional fields are `| None` and written as null.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ class SeriesScore:
     """What the model expected of one series in one window, and what came.
 
     `p` is the two-sided predictive tail probability, `score` its 0-100 image, `contribution` the series' share of the
-    resource's evidence. `lower` and `upper` bound the 99 % predictive interval, `observations` is the effective number of windows
-    the prediction rests on.
+    resource's evidence. `lower` and `upper` bound the 99 % predictive interval, `observations` is the effective number
+    of windows the prediction rests on.
     """
 
     metric: str

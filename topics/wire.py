@@ -1,7 +1,7 @@
 """Names on the wire that belong to no single record: record keys, headers, and where a resource lives.
 
-A raw topic carries, beside its records, *ticks*: the arrival clock of each partition. A derived topic carries, beside its
-records, *closed markers*: event time travelling in the log.
+A raw topic carries, beside its records, *ticks*: the arrival clock of each partition. A derived topic carries, beside
+its records, *closed markers*: event time travelling in the log.
 """
 
 from __future__ import annotations
