@@ -6,7 +6,9 @@ use the same names. Contradictions are refused with the sentence that says what 
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -157,3 +160,47 @@ class Settings(BaseSettings):
 def load_settings(**overrides: Any) -> Settings:
     """Read the settings; raise `pydantic.ValidationError` with one line per mistake."""
     return Settings(**overrides)
+
+
+#: In `data_dir`: what the running local stack was started with; its key `environment` maps names to values.
+STACK_FILE = "stack.json"
+
+
+def load_running_settings(**overrides: Any) -> Settings:
+    """Read the settings with which the local stack of this data folder runs.
+
+    What `kappa up` was told (for example `--history`) is remembered in the stack file and holds below the explicit
+    environment and above `kappa.toml`. Without a stack file this is `load_settings`.
+
+    Raises:
+        ValueError: The stack file cannot be read; or a setting is wrong (`pydantic.ValidationError`).
+    """
+    environment = _stack_environment(load_settings(**overrides).data_dir / STACK_FILE)
+    return _settings_over(environment)(**overrides)
+
+
+def _stack_environment(path: Path) -> dict[str, str]:
+    try:
+        stack = json.loads(path.read_bytes())
+        return {str(name): str(value) for name, value in stack.get("environment", {}).items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError) as broken:
+        message = f"{path} cannot be read ({broken}): run `kappa down`, then `kappa up`"
+        raise ValueError(message) from broken
+
+
+def _settings_over(environment: Mapping[str, str]) -> type[Settings]:
+    """Return `Settings` with one more source between the environment and `kappa.toml`."""
+
+    class RunningSettings(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: Any
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            *explicit, toml = super().settings_customise_sources(settings_cls, *sources, **named)
+            running = EnvSettingsSource(settings_cls)
+            running.env_vars = {name.lower(): value for name, value in environment.items()}
+            return (*explicit, running, toml)
+
+    return RunningSettings

@@ -1,0 +1,1 @@
+"""Feeding files into the log: readers, times, delays, merge by arrival, encoding, producing."""
