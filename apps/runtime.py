@@ -140,12 +140,15 @@ def _run_until_stopped(start: Callable[[], StreamingQuery], stop: _Stop, monitor
             query = start()
             monitor.running(True)
             _await(query, stop)
-        except Exception as failure:  # any failure of a query is mended by starting it again, except the two below
+        except Exception as failure:  # any failure of a query is mended by starting it again, except a fenced driver
             if _is_fenced(failure):
                 log.error("fenced by a newer driver; this one stops", reason=str(failure).splitlines()[0])
                 return EXIT_FENCED
-            if isinstance(failure, SettingsRefusedError):
-                raise
+            if stop.requested:
+                log.warning(
+                    "stopped in the middle of a batch; it runs again at the next start", reason=str(failure)[:400]
+                )
+                break
             pause_s = _FIRST_PAUSE_S if monitor.batches > batches_before else min(2 * pause_s, _LONGEST_PAUSE_S)
             log.error("query failed; starting it again", pause_s=pause_s, reason=str(failure)[:4000])
             monitor.failed()
