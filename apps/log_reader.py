@@ -1,0 +1,134 @@
+"""Reading single records out of the log, outside the jobs: the latest ones, and how far arrival has come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from topics.wire import ARRIVAL_HEADER, TICK_KEY
+
+Partition = tuple[str, int]
+
+_TIMEOUT_S: Final = 15.0
+_LONGEST_LOOK_BACK: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """One record as it lies in the log; `timestamp_ms` is the Kafka timestamp."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+    @property
+    def is_tick(self) -> bool:
+        """Whether this is a tick of the arrival clock."""
+        return self.key == TICK_KEY
+
+    def arrival_ms(self, arrival: Literal["broker", "history"]) -> int:
+        """Return arrival by the rule of the chain: the header in history mode, else the Kafka timestamp."""
+        header = dict(self.headers).get(ARRIVAL_HEADER) if arrival == "history" else None
+        return self.timestamp_ms if header is None else int(header)
+
+
+class LogReader:
+    """Reads stretches of partitions without belonging to a consumer group; a context manager."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "kappa-log-reader",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "log_level": 0,
+            }
+        )
+
+    def __enter__(self) -> LogReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def bounds(self, partition: Partition) -> tuple[int, int]:
+        """Return the first offset and the offset after the last one."""
+        low, high = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=_TIMEOUT_S)
+        return low, high
+
+    def offsets_at(self, partitions: Sequence[Partition], timestamp_ms: int) -> dict[Partition, int]:
+        """Return the offset of the first record at or after a Kafka timestamp; the end where there is none."""
+        asked = [TopicPartition(*partition, timestamp_ms) for partition in partitions]
+        found = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT_S)
+        return {
+            (item.topic, item.partition): item.offset
+            if item.offset >= 0
+            else self.bounds((item.topic, item.partition))[1]
+            for item in found
+        }
+
+    def read(self, starts: Mapping[Partition, int], *, follow: bool = False) -> Iterator[LogRecord]:
+        """Yield records from the given offsets on, to the present end, or for ever when following."""
+        if not starts:
+            return
+        self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in starts.items()])
+        open_partitions = set(starts)
+        while open_partitions or follow:
+            message = self._consumer.poll(0.5)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                yield _record(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                open_partitions.discard((message.topic(), message.partition()))
+            elif error.fatal():
+                raise RuntimeError(error.str())
+
+    def latest(self, partition: Partition, count: int, *, ticks: bool = False) -> list[LogRecord]:
+        """Return the last records of a partition, oldest first; looks further back while there are too few."""
+        low, high = self.bounds(partition)
+        back = count
+        while True:
+            start = max(low, high - back)
+            records = [item for item in self.read({partition: start}) if ticks or not item.is_tick]
+            if len(records) >= count or start == low or back > _LONGEST_LOOK_BACK:
+                return records[-count:]
+            back *= 8
+
+
+def _record(message: Any) -> LogRecord:
+    return LogRecord(
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        timestamp_ms=message.timestamp()[1],
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(message.headers() or ()),
+    )
+
+
+def last_arrivals(
+    bootstrap_servers: str, partitions: Sequence[Partition], arrival: Literal["broker", "history"]
+) -> dict[Partition, int]:
+    """Return the arrival of the last record, ticks included, of every partition that is not empty."""
+    with LogReader(bootstrap_servers) as reader:
+        newest = {partition: reader.latest(partition, 1, ticks=True) for partition in partitions}
+    return {partition: records[-1].arrival_ms(arrival) for partition, records in newest.items() if records}
+
+
+def now_ms() -> int:
+    """Return the present time; for operators' commands only, never for what reaches a job."""
+    return time.time_ns() // 1_000_000
