@@ -79,6 +79,18 @@ class JobPorts(Section):
     heartbeat: Port = 19305
 
 
+class LocalSettings(Section):
+    """The local stack: what `kappa up` starts beside the jobs. Its addresses are those of [kafka] and [elasticsearch]."""
+
+    controller_port: Port = 19093
+    elasticsearch_transport_port: Port = 19201
+    kafka_heap: str = "512m"
+    elasticsearch_heap: str = "512m"
+    minimum_free_disk_mb: Annotated[int, Field(ge=0)] = 2048
+    startup_timeout_s: Annotated[float, Field(gt=0)] = 90.0
+    stop_timeout_s: Annotated[float, Field(gt=0)] = 90.0
+
+
 class Settings(BaseSettings):
     """Everything an installation can set."""
 
@@ -94,6 +106,7 @@ class Settings(BaseSettings):
     elasticsearch: ElasticsearchSettings = ElasticsearchSettings()
     spark: SparkSettings = SparkSettings()
     ports: JobPorts = JobPorts()
+    local: LocalSettings = LocalSettings()
     time: TimeRules = TimeRules()
     statistics: StatisticsParameters = StatisticsParameters()
     novelty: NoveltyParameters = NoveltyParameters()

@@ -1,8 +1,8 @@
 """The Java parts of the local stack: resolved once with Ivy, checked by SHA-256, kept in the user's cache folder.
 
-PySpark ships an Ivy jar; it resolves what `deploy/local/ivy.xml` pins. A file becomes usable only when its hash stands in
-`deploy/local/artifacts.lock`; a stamp remembers size and time of checked files, so that a second run neither hashes nor
-touches the network. `python -m apps.local.artifacts` fetches everything, `--lock` writes the lock file anew.
+PySpark ships an Ivy jar; it resolves what `deploy/local/ivy.xml` pins. A file becomes usable only when its hash stands
+in `deploy/local/artifacts.lock`; a stamp remembers size and time of checked files, so that a second run neither hashes
+nor touches the network. `python -m apps.local.artifacts` fetches everything, `--lock` writes the lock file anew.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pyspark
 
 from apps.local.errors import LocalStackError
 from apps.local.java import find_java
+from apps.spark import cache_dir
 
 Configuration = Literal["kafka", "connector", "elasticsearch"]
 CONFIGURATIONS: Final[tuple[Configuration, ...]] = ("kafka", "connector", "elasticsearch")
@@ -35,11 +36,6 @@ IVY_SETTINGS_VARIABLE: Final = "KAPPA_IVY_SETTINGS"
 
 _STAMP: Final = ".verified"
 _CHUNK_BYTES: Final = 1024 * 1024
-
-
-def cache_dir() -> Path:
-    """Return the folder of everything downloaded or unpacked: `$XDG_CACHE_HOME/kappa`, by default `~/.cache/kappa`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kappa"
 
 
 def sha256(path: Path) -> str:
@@ -122,8 +118,8 @@ class ArtifactStore:
                     return
             self._forget(differing)
         message = (
-            f"Downloaded files are not the pinned ones: {', '.join(differing)}. Nothing was installed. A proxy or mirror may "
-            f"have altered them; try again, or point {IVY_SETTINGS_VARIABLE} to another registry's ivysettings.xml."
+            f"Downloaded files are not the pinned ones: {', '.join(differing)}. Nothing was installed. A proxy or mirror "
+            f"may have altered them; try again, or point {IVY_SETTINGS_VARIABLE} to another registry's ivysettings.xml."
         )
         raise LocalStackError(message)
 
@@ -185,12 +181,14 @@ class ArtifactStore:
 
 
 def _ivy_failure(configuration: str, output: str) -> str:
-    reasons = [line.strip() for line in output.splitlines() if "UNRESOLVED" in line or "rror" in line or "FAILED" in line]
+    reasons = [
+        line.strip() for line in output.splitlines() if "UNRESOLVED" in line or "rror" in line or "FAILED" in line
+    ]
     shown = "\n  ".join(dict.fromkeys(reasons[:8])) or output[-500:]
     return (
         f"Could not resolve the artifacts of {configuration!r} from the Maven registry:\n  {shown}\n"
-        "Check the network. Behind a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'; with a mirror "
-        f"name its ivysettings.xml in {IVY_SETTINGS_VARIABLE}. Or copy the cache folder from a machine that has it."
+        "Check the network. Behind a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'; "
+        f"with a mirror name its ivysettings.xml in {IVY_SETTINGS_VARIABLE}. Or copy the cache folder from a machine that has it."
     )
 
 

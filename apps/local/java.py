@@ -15,8 +15,8 @@ from apps.local.errors import LocalStackError
 
 MINIMUM_VERSION: Final = 17
 _HOW_TO_INSTALL: Final = (
-    f"Install a Java {MINIMUM_VERSION} or newer (Debian: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17) "
-    "and put `java` on the PATH or set JAVA_HOME."
+    f"Install a Java {MINIMUM_VERSION} or newer (Debian: apt install openjdk-17-jre-headless; macOS: "
+    "brew install openjdk@17) and put `java` on the PATH or set JAVA_HOME."
 )
 
 

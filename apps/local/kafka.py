@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
+from apps.broker import broker_answers
 from apps.local.artifacts import PINS_DIR, SPARK_JARS_DIR, ArtifactStore, classpath
 from apps.local.errors import LocalStackError
 from apps.local.java import find_java
@@ -54,7 +52,7 @@ class KafkaServer:
 
     def wait(self, record: ProcessRecord, timeout_s: float) -> None:
         """Wait until the broker answers; raise `LocalStackError` with the end of its log if it does not."""
-        wait_until_ready(record, lambda: answers(self.bootstrap_servers), timeout_s)
+        wait_until_ready(record, lambda: broker_answers(self.bootstrap_servers, _REPLY_TIMEOUT_S), timeout_s)
 
     @property
     def _log_dir(self) -> Path:
@@ -105,15 +103,6 @@ group.initial.rebalance.delay.ms=0
 log.cleaner.threads=1
 log.cleaner.dedupe.buffer.size=16777216
 """
-
-
-def answers(bootstrap_servers: str) -> bool:
-    """Tell whether a broker answers a metadata request."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-    try:
-        return bool(admin.list_topics(timeout=_REPLY_TIMEOUT_S).brokers)
-    except KafkaException:
-        return False
 
 
 def _logging_jars() -> list[Path]:

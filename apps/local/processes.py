@@ -1,4 +1,4 @@
-"""Processes of the local stack: started in a session of their own, known by pid and create time, stopped gently first."""
+"""Processes of the local stack: each in a session of its own, known by pid and create time, stopped gently first."""
 
 from __future__ import annotations
 
@@ -126,11 +126,14 @@ def wait_until_ready(record: ProcessRecord, is_ready: Callable[[], bool], timeou
     deadline = time.monotonic() + timeout_s
     while not is_ready():
         if record.process() is None:
-            message = f"{record.name} ended while starting. The end of its log {record.log}:\n{log_end(Path(record.log))}"
+            message = (
+                f"{record.name} ended while starting. The end of its log {record.log}:\n{log_end(Path(record.log))}"
+            )
             raise LocalStackError(message)
         if time.monotonic() > deadline:
             message = (
-                f"{record.name} does not answer on port {record.port} after {timeout_s:.0f} s. Its log {record.log} ends with:\n"
+                f"{record.name} does not answer on port {record.port} after {timeout_s:.0f} s. "
+                f"Its log {record.log} ends with:\n"
                 f"{log_end(Path(record.log))}\nOn a slow machine raise [local] startup_timeout_s."
             )
             raise LocalStackError(message)
