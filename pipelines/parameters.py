@@ -116,6 +116,8 @@ class IndexerParameters:
     replicas: int = 0
     refresh_interval: Operation[str] = "1s"
     bulk_documents: Operation[int] = 1_000
+    #: Most records in a micro-batch.
+    batch_records: Operation[int] = 20_000
 
 
 def result_settings(parameters: Any) -> dict[str, Any]:
