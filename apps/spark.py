@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -64,6 +65,7 @@ def spark_session(name: str, settings: Settings) -> SparkSession:
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - slow to import, and only jobs need it
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take whatever `python3` the path has
     scratch = settings.data_dir.absolute() / "scratch" / name
     scratch.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder.appName(name).master(settings.spark.master)
