@@ -1,7 +1,7 @@
 """What goes wrong, when, where, and what it does to signals and logs: the ground truth.
 
-A fault is a pure function of time: `multiplier`, `spread`, `reporting` and the log rates tell what it does at any moment. The
-schedule is a pure function of seed, topology and span.
+A fault is a pure function of time: `multiplier`, `spread`, `reporting` and the log rates tell what it does at any
+moment. The schedule is a pure function of seed, topology and span.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The log streams: about ten templates per service with variable parts, at Poisson rates that follow the load.
 
-Severities are the texts of OpenTelemetry's log data model. Each event has its own id, a pure function of resource, template,
-step and number within the step, from which time and variable parts are drawn.
+Severities are the texts of OpenTelemetry's log data model. Each event has its own id, a pure function of resource,
+template, step and number within the step, from which time and variable parts are drawn.
 """
 
 from __future__ import annotations

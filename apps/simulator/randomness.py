@@ -1,8 +1,8 @@
 """Random numbers as a pure function of (key, counter): no state, so any cut of time gives the same values.
 
 The generator is the finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014)
-applied to key and counter. Distributions are inverse transforms of one uniform each, hence monotone in their parameters: a
-fault changes the values it touches and no others.
+applied to key and counter. Distributions are inverse transforms of one uniform each, hence monotone in their
+parameters: a fault changes the values it touches and no others.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def binomial(u: Floats, trials: Floats, share: Floats) -> Floats:
     spread = np.sqrt(failures * share) * ndtri(u)
     rare = failures < _NORMAL_FROM_RATE
     drawn = np.where(rare, poisson(u, np.where(rare, failures, 0.0)), np.rint(failures + spread))
-    return trials - np.clip(drawn, 0.0, trials)
+    return np.asarray(trials - np.clip(drawn, 0.0, trials), dtype=np.float64)
 
 
 def _small_poisson(u: Floats, rate: Floats) -> Floats:

@@ -2,9 +2,10 @@
 
     level(t) = base * scale(resource) * load(service, region, t) ** elasticity * host(t) * own(t) * faults(t)
 
-Load is common to a service in a region, the host factor to all machines on a host, so that series are correlated as in a real
-cloud. What is reported is drawn around the level: gauges with normal or log-normal noise, counts from an overdispersed Poisson
-distribution, counters as the sum of such amounts since the last restart, ratios as binomial shares of the attempts beside them.
+Load is common to a service in a region, the host factor to all machines on a host, so that series are correlated as
+in a real cloud. What is reported is drawn around the level: gauges with normal or log-normal noise, counts from an
+overdispersed Poisson distribution, counters as the sum of such amounts since the last restart, ratios as binomial
+shares of the attempts beside them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Signal:
         unit: UCUM unit.
         role: What it tells about the resource; faults act on roles.
         noise: Distribution around the level.
-        base: Level at ordinary load: of a gauge its value, of a delta or counter the amount per second, of a ratio the share.
+        base: Level at ordinary load: of a gauge its value, of a delta or counter the amount per second, of a ratio
+            the share.
         sigma: Relative noise.
         elasticity: 1: follows the load, 0: ignores it.
         attribute: Name and value of an attribute, or None.
@@ -164,7 +166,8 @@ SIGNALS: Final[dict[str, tuple[Signal, ...]]] = {
         _latency("amf.registration.latency", 62.0),
     ),
     topology.CELL: (
-        Signal("gnb.prb.utilization", "gauge", "1", "cpu", "normal", 0.36, 0.06, 1.0, ("direction", "downlink"), 1.0, 4),
+        Signal("gnb.prb.utilization", "gauge", "1", "cpu", "normal", 0.36, 0.06, 1.0, ("direction", "downlink"), 1,
+               4),
         Signal("gnb.prb.utilization", "gauge", "1", "cpu", "normal", 0.21, 0.06, 1.0, ("direction", "uplink"), 1.0, 4),
         _traffic("downlink", 11.0),
         _traffic("uplink", 1.8),

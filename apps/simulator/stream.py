@@ -1,7 +1,7 @@
 """The whole cloud as one stream of records in order of arrival.
 
-Records are generated in blocks of event time and handed out by arrival time. Nothing depends on how time is cut: the same plan
-gives the same records in the same order, whatever the blocks and whenever they are asked for.
+Records are generated in blocks of event time and handed out by arrival time. Nothing depends on how time is cut: the
+same plan gives the same records in the same order, whatever the blocks and whenever they are asked for.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Records beside what they are sorted by. `order` breaks ties of arrival the same way however a batch came about."""
+    """Records beside what they are sorted by; `order` breaks ties of arrival, whatever the batch."""
 
     arrival_ms: Ints
     order: Ints
@@ -191,7 +191,7 @@ class _Batch:
         return _Batch(self.arrival_ms[position:], self.order[position:], self.rows[position:])
 
 
-#: A record's place among records that arrive in the same millisecond: stream, number in the stream, original or addition.
+#: Order within a millisecond: stream, then number in the stream, then original before addition.
 _STREAM_SHIFT: Final = 41
 _MOST_STREAMS_PER_RESOURCE: Final = 64
 
@@ -372,7 +372,7 @@ class _Counter:
 
 
 def _wire_format(resource: str, signal: Signal) -> bytes:
-    """Return the JSON of the series' points as a format of time, value, and start time or trials where the kind has them."""
+    """Return a series' JSON as a format of time, value and, where the kind has them, start time or trials."""
     holes = records.MetricPoint(
         resource, signal.metric, 1 << 61, 1.5e15, signal.kind, signal.unit, signal.attributes,
         start_time_ns=1 << 60 if signal.kind == "cumulative" else None,
