@@ -31,6 +31,8 @@ def severity_of(score: float) -> Severity:
 #: Names of the series that log events are counted in; kind `delta`, one event counts 1.
 LOG_SEVERITY_METRIC: Final = "log.severity"
 LOG_TEMPLATE_METRIC: Final = "log.template"
+#: Template that counts the events beyond the most frequent templates of a resource's window.
+LOG_OTHER_TEMPLATE: Final = "<other>"
 
 
 # ---- raw telemetry ---------------------------------------------------------------------------------------------------
