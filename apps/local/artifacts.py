@@ -77,6 +77,10 @@ class ArtifactStore:
             for configuration in missing:
                 self._provide(configuration)
 
+    def is_complete(self, configurations: Iterable[Configuration] = CONFIGURATIONS) -> bool:
+        """Tell whether all files are there and were checked."""
+        return all(self._is_verified(item) for item in configurations)
+
     def files(self, configuration: Configuration) -> list[Path]:
         """Return the checked files of a configuration, fetched if need be, in the order of the lock file."""
         self.ensure([configuration])
@@ -118,8 +122,8 @@ class ArtifactStore:
                     return
             self._forget(differing)
         message = (
-            f"Downloaded files are not the pinned ones: {', '.join(differing)}. Nothing was installed. A proxy or mirror "
-            f"may have altered them; try again, or point {IVY_SETTINGS_VARIABLE} to another registry's ivysettings.xml."
+            f"Downloaded files are not the pinned ones: {', '.join(differing)}. Nothing was installed. A proxy or "
+            f"mirror may have altered them; try again, or name another ivysettings.xml in {IVY_SETTINGS_VARIABLE}."
         )
         raise LocalStackError(message)
 
@@ -188,7 +192,8 @@ def _ivy_failure(configuration: str, output: str) -> str:
     return (
         f"Could not resolve the artifacts of {configuration!r} from the Maven registry:\n  {shown}\n"
         "Check the network. Behind a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'; "
-        f"with a mirror name its ivysettings.xml in {IVY_SETTINGS_VARIABLE}. Or copy the cache folder from a machine that has it."
+        f"with a mirror name its ivysettings.xml in {IVY_SETTINGS_VARIABLE}. "
+        "Or copy the cache folder from a machine that has it."
     )
 
 

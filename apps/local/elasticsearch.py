@@ -89,8 +89,8 @@ class ElasticsearchServer:
         launcher = java.launcher.resolve()
         if self.user and not reachable_by(launcher, self.user):
             message = (
-                f"Elasticsearch refuses to run as root and is started as {self.user.name}, who cannot reach {launcher}. "
-                "Install Java where every user can read it (for example /usr/lib/jvm), or run kappa as another user."
+                f"Elasticsearch refuses to run as root and is started as {self.user.name}, who cannot reach "
+                f"{launcher}. Install Java where every user can read it (/usr/lib/jvm), or run kappa as another user."
             )
             raise LocalStackError(message)
 
