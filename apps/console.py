@@ -5,22 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from rich.markup import escape
 
 from apps.local.errors import LocalStackError
 from apps.settings import Settings
 from apps.topics_admin import BrokerUnreachableError, TopicsDifferError
+
+#: Errors whose message tells the user what to do, raised behind more than one command.
+_TELLING: Final[tuple[type[Exception], ...]] = (LocalStackError, BrokerUnreachableError, TopicsDifferError)
 
 console = Console()
 error_console = Console(stderr=True)
 
 
 @contextmanager
-def sentences_for_errors() -> Iterator[None]:
-    """Turn errors that tell the user what to do into one sentence and exit code 1."""
+def sentences_for_errors(*others: type[Exception]) -> Iterator[None]:
+    """Turn errors that tell the user what to do into one sentence and exit code 1; `others` are a command's own."""
     try:
         yield
     except ValidationError as mistakes:
@@ -28,8 +33,8 @@ def sentences_for_errors() -> Iterator[None]:
             place = ".".join(str(part) for part in mistake["loc"]) or "settings"
             error_console.print(f"[red]{place}:[/] {mistake['msg']}", highlight=False)
         raise typer.Exit(1) from mistakes
-    except (LocalStackError, BrokerUnreachableError, TopicsDifferError) as error:
-        error_console.print("[red]error:[/]", str(error), highlight=False, soft_wrap=True, markup=True)
+    except (*_TELLING, *others) as error:
+        error_console.print("[red]error:[/]", escape(str(error)), highlight=False, soft_wrap=True, markup=True)
         raise typer.Exit(1) from error
 
 

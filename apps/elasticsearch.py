@@ -87,7 +87,9 @@ def _probe(client: Elasticsearch, indices: str) -> None:
 
 def _unavailable(client: Elasticsearch, failure: Exception) -> str:
     urls = ", ".join(node.base_url for node in client.transport.node_pool.all())
-    return f"Elasticsearch at {urls} does not answer ({failure}): is it running, and is [elasticsearch] url right?"
+    if isinstance(failure, TransportError):
+        return f"Elasticsearch at {urls} does not answer: is it running, and is [elasticsearch] url right? ({failure})"
+    return f"Elasticsearch at {urls} refused the request: {failure}"
 
 
 # ---- templates -------------------------------------------------------------------------------------------------------
