@@ -12,12 +12,13 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 
+from apps.feed.errors import FeedError
 from apps.local.errors import LocalStackError
 from apps.settings import Settings
 from apps.topics_admin import BrokerUnreachableError, TopicsDifferError
 
 #: Errors whose message tells the user what to do, raised behind more than one command.
-_TELLING: Final[tuple[type[Exception], ...]] = (LocalStackError, BrokerUnreachableError, TopicsDifferError)
+_TELLING: Final[tuple[type[Exception], ...]] = (FeedError, LocalStackError, BrokerUnreachableError, TopicsDifferError)
 
 console = Console()
 error_console = Console(stderr=True)

@@ -77,7 +77,7 @@ class TopicContent:
 
     name: str
     partitions: int
-    messages: int
+    records: int
     first_ms: int | None
     last_ms: int | None
 
@@ -204,7 +204,7 @@ class TopicsAdmin:
             TopicContent(
                 name=name,
                 partitions=counts[name],
-                messages=sum(last[part].offset - first[part].offset for part in parts if part.topic == name),
+                records=sum(last[part].offset - first[part].offset for part in parts if part.topic == name),
                 first_ms=min(_timestamps(oldest, name), default=None),
                 last_ms=max(_timestamps(newest, name), default=None),
             )
@@ -298,28 +298,3 @@ def ensure_topics(settings: Settings) -> list[str]:
     if wrong:
         raise TopicsDifferError(wrong)
     return created
-
-
-def topics_table() -> str:
-    """Return the registry as a Markdown table for the docs."""
-    rows = [
-        (
-            f"`{topic.full_name('<generation>')}`",
-            topic.key,
-            topic.record.__name__ if topic.record else "original bytes",
-            topic.writer,
-            ", ".join(topic.readers),
-            topic.partitions,
-            _kept(topic),
-            f"{topic.message_limit_bytes / 2**20:.4g} MiB",
-        )
-        for topic in TOPICS
-    ]
-    head = ("topic", "key", "record", "writer", "readers", "partitions", "kept", "largest record")
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows)) + "\n"
-
-
-def _kept(topic: Topic) -> str:
-    if topic.cleanup == "compact":
-        return "latest per key"
-    return "for ever" if topic.retention_ms is None else f"{topic.retention_ms // 86_400_000} days"
