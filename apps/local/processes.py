@@ -103,6 +103,13 @@ def stop(records: Iterable[ProcessRecord], timeout_s: float) -> None:
             child.poll()
 
 
+def stop_children(timeout_s: float) -> None:
+    """Stop whatever this Python process started and still runs, also what no stack file knows of yet."""
+    for child in list(_children.values()):
+        if child.poll() is None:
+            stop([ProcessRecord("", child.pid, psutil.Process(child.pid).create_time(), "", 0)], timeout_s)
+
+
 def _descendants(process: psutil.Process) -> list[psutil.Process]:
     try:
         return process.children(recursive=True)

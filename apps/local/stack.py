@@ -107,11 +107,13 @@ class Stack:
         settings: Settings of the installation, overrides included.
         overrides: Settings given beside `kappa.toml` and shell, as environment variables.
         tell: Receives one sentence per step.
+        topics_exist: Called when producers may begin, while Elasticsearch is still starting.
     """
 
     settings: Settings
     overrides: Mapping[str, str] = field(default_factory=dict)
     tell: Tell = lambda sentence: None
+    topics_exist: Callable[[], None] = lambda: None
 
     @property
     def path(self) -> Path:
@@ -217,6 +219,7 @@ class Stack:
         kafka.wait(broker, timeout_s)
         created = ensure_topics(self.settings)
         self.tell(f"Kafka answers on {kafka.bootstrap_servers}; {len(created)} topics created")
+        self.topics_exist()
         self._start_jobs([job for job in jobs if job != "indexer"], {})
         elasticsearch.wait(node, timeout_s)
         self.tell(f"Elasticsearch answers on {elasticsearch.url}")
