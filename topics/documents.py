@@ -47,6 +47,7 @@ HOSTS: Final = "related.hosts"
 INCIDENT_ID: Final = "incident.id"
 INCIDENT_OPEN: Final = "incident.open"
 INCIDENT_SCOPE: Final = "incident.scope"
+INCIDENT_REVISION: Final = "incident.revision"
 
 #: A record as parsed JSON; for a series: the record and the series in one, the series' fields winning.
 Row = Mapping[str, Any]
@@ -364,7 +365,7 @@ INCIDENTS: Final = Family(
         _copy(INCIDENT_ID, "keyword", "id"),
         _derived(INCIDENT_OPEN, "boolean", ["state"], lambda state: state != "close"),
         _copy(INCIDENT_SCOPE, "keyword", "scope"),
-        _copy("incident.revision", "long", "revision"),
+        _copy(INCIDENT_REVISION, "long", "revision"),
         _copy("incident.windows", "long", "windows"),
         _derived("incident.resources", "long", ["resources"], len),
         _copy("incident.verdict", "keyword", "verdict"),
