@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -19,7 +20,7 @@ from apps.settings import load_settings
 from apps.simulator.durations import parse_duration_ms
 from apps.simulator.faults import Fault, write_truth
 from apps.simulator.stream import Plan
-from apps.simulator.writer import Observer, SimulationError, run, wall_clock_ms
+from apps.simulator.writer import Observer, SimulationError, raw_partitions, run, wall_clock_ms
 from apps.topics_admin import BrokerUnreachableError
 from pipelines.transport import TransportError
 
@@ -37,7 +38,9 @@ def simulate(  # noqa: PLR0913, PLR0917 - options of the command
     ] = 1,
     resources: Annotated[int, typer.Option(help="Hosts, network functions and cell sites; about 11 series each.")] = 45,
     history: Annotated[str, typer.Option(help="Past to write at full speed first: 2d, 12h, 90m, 0.")] = "2d",
-    live: Annotated[str, typer.Option(help="How long to go on in real time: 15m, 1h, 0, forever.")] = "forever",
+    live: Annotated[
+        str, typer.Option(help="How long to go on, from the start of the command: 15m, 1h, 0, forever.")
+    ] = "forever",
     interval_s: Annotated[int, typer.Option(help="Seconds between two reports of a series.")] = 60,
     with_faults: Annotated[bool, typer.Option("--faults/--no-faults", help="Whether anything goes wrong.")] = True,
     truth: Annotated[Path | None, typer.Option(help="File for the faults and their times, JSON lines.")] = None,
@@ -47,10 +50,11 @@ def simulate(  # noqa: PLR0913, PLR0917 - options of the command
     Writes the history first, each record with its arrival time in a header, then goes on live. The history needs
     `[time] arrival = "history"` and empty raw topics; start the heartbeat when the history is written.
 
-    Examples:
-        kappa simulate --history 2d --live 15m --truth truth.jsonl
+    **Examples**
 
-        kappa simulate --history 0 --resources 200 --interval-s 10 --no-faults
+    `kappa simulate --history 2d --live 15m --truth truth.jsonl`
+
+    `kappa simulate --history 0 --resources 200 --interval-s 10 --no-faults`
     """
     console = Console()
     try:
@@ -59,14 +63,15 @@ def simulate(  # noqa: PLR0913, PLR0917 - options of the command
         step_ms = interval_s * 1000
         start_ms = (wall_clock_ms() - history_ms) // step_ms * step_ms if interval_s > 0 else 0
         plan = Plan(start_ms, history_ms, live_ms, seed, resources, interval_s, with_faults, settings.time)
+        partitions = raw_partitions(settings, plan)
         faults = plan.faults()
         if truth is not None:
             write_truth(truth, faults)
         console.print(fault_table(faults[:_FAULTS_SHOWN], len(faults)))
         with _progress(console, plan) as observer, _stop_on_signals() as stop:
-            counts = run(plan, settings, observer, stop)
+            counts = run(plan, partitions, settings.kafka.bootstrap_servers, observer, stop)
     except (SimulationError, BrokerUnreachableError, TransportError, ValueError) as error:
-        Console(stderr=True).print(f"[red]kappa simulate:[/red] {error}", highlight=False)
+        typer.secho(f"kappa simulate: {error}", fg=typer.colors.RED, err=True)
         raise typer.Exit(1) from error
     console.print("written: " + ", ".join(f"{count:,} {label}" for label, count in counts.items()))
 
@@ -74,10 +79,11 @@ def simulate(  # noqa: PLR0913, PLR0917 - options of the command
 def fault_table(faults: tuple[Fault, ...], total: int) -> Table:
     """Return the plan of faults for people to read."""
     title = f"{total} faults planned" + (f", the first {len(faults)}" if total > len(faults) else "")
-    table = Table("id", "from (UTC)", "minutes", "what happens", "must be found", title=title)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    for heading in ("fault", "from (UTC)", "what happens", "find"):
+        table.add_column(heading, no_wrap=heading in ("fault", "from (UTC)"))
     for fault in faults:
-        minutes = "stays" if fault.end_ms is None else str((fault.end_ms - fault.start_ms) // 60_000)
-        table.add_row(fault.id, _utc(fault.start_ms), minutes, fault.description, "yes" if fault.must_find else "no")
+        table.add_row(fault.id, _utc(fault.start_ms), fault.description, "must" if fault.must_find else "no page")
     return table
 
 

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from apps.simulator.randomness import Floats, Ints, normal, uniform
+from apps.simulator.randomness import Floats, Ints, normal, two_uniforms
 from pipelines.parameters import TimeRules
 
 #: What a record is; the labels that the ground truth counts.
@@ -48,11 +48,11 @@ _LATE_TO_S: Final = 300.0
 _FUTURE_FROM_S: Final = 60.0
 _FUTURE_TO_S: Final = 3600.0
 
-FATES: Final = ("ordinary", "out_of_order", "duplicate", "late", "future", "malformed")
+FATES: Final = ("ordinary", "out_of_order", "late", "duplicate", "future", "malformed")
 OUT_OF_ORDER: Final = FATES.index("out_of_order")
 LATE: Final = FATES.index("late")
-#: Fates that bring an additional record.
-ADDING: Final = tuple(FATES.index(name) for name in ("duplicate", "future", "malformed"))
+#: From here on fates bring an additional record.
+ADDING: Final = FATES.index("duplicate")
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ def journeys(key: int, counter: Ints, rates: DisorderRates, rules: TimeRules) ->
         rates: How often.
         rules: What late and future mean to the reader.
     """
-    fate = _fates(uniform(key, counter), rates)
+    chance, other = two_uniforms(key, counter)
+    fate = _fates(chance, rates)
     most_s = _MOST_OF_LATENESS * rules.lateness_s
     typical_s = min(_TYPICAL_DELAY_S, 0.2 * most_s)
-    other = uniform(key + 1, counter)
-    delay_s = np.minimum(typical_s * np.exp(0.5 * normal(key + 2, counter)), 0.5 * most_s)
+    delay_s = np.minimum(typical_s * np.exp(0.5 * normal(key + 1, counter)), 0.5 * most_s)
     delay_s = np.where(fate == OUT_OF_ORDER, typical_s + other * (most_s - typical_s), delay_s)
     delay_s = np.where(fate == LATE, rules.lateness_s + _LATE_FROM_S + other * (_LATE_TO_S - _LATE_FROM_S), delay_s)
     second_s = delay_s + other * (most_s - delay_s)
@@ -96,7 +96,7 @@ def journeys(key: int, counter: Ints, rates: DisorderRates, rules: TimeRules) ->
 
 
 def _fates(u: Floats, rates: DisorderRates) -> Ints:
-    shares = (rates.out_of_order, rates.duplicate, rates.late, rates.future, rates.malformed)
+    shares = (rates.out_of_order, rates.late, rates.duplicate, rates.future, rates.malformed)
     edges = 1.0 - np.cumsum(shares[::-1])[::-1]
     return np.searchsorted(edges, u, side="right").astype(np.int64)
 

@@ -33,12 +33,19 @@ def key_of(*parts: object) -> int:
 
 def bits(key: int, counter: Ints) -> NDArray[np.uint64]:
     """Return 64 random bits for each counter, same shape."""
-    return _mix(_mix(counter.astype(np.uint64) * _GOLDEN + np.uint64(key)) + np.uint64(key))
+    return _mix(counter.astype(np.uint64) * _GOLDEN + np.uint64(key))
 
 
 def uniform(key: int, counter: Ints) -> Floats:
     """Return uniforms of the open interval (0, 1), same shape as `counter`."""
     return ((bits(key, counter) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+
+
+def two_uniforms(key: int, counter: Ints) -> tuple[Floats, Floats]:
+    """Return two independent uniforms of (0, 1) in steps of 2**-32, each of the shape of `counter`."""
+    both = bits(key, counter)
+    high, low = (both >> np.uint64(32)).astype(np.float64), (both & np.uint64(0xFFFFFFFF)).astype(np.float64)
+    return (high + 0.5) * 2.0**-32, (low + 0.5) * 2.0**-32
 
 
 def normal(key: int, counter: Ints) -> Floats:

@@ -94,11 +94,12 @@ class Arrival(NamedTuple):
     label: Label
 
 
-#: Steps per block of generation; any number gives the same records.
-BLOCK_STEPS: Final = 60
+#: About how many records are generated at once; any number gives the same records.
+_BLOCK_RECORDS: Final = 100_000
+_RECORDS_PER_REPORT: Final = 14
 
 
-def simulate(plan: Plan, block_steps: int = BLOCK_STEPS) -> Iterator[Arrival]:
+def simulate(plan: Plan, block_steps: int | None = None) -> Iterator[Arrival]:
     """Yield all records of a plan with an end, in order of arrival.
 
     Raises:
@@ -113,7 +114,7 @@ def simulate(plan: Plan, block_steps: int = BLOCK_STEPS) -> Iterator[Arrival]:
 class Stream:
     """The records of a plan, taken in order of arrival, piece by piece."""
 
-    def __init__(self, plan: Plan, block_steps: int = BLOCK_STEPS) -> None:
+    def __init__(self, plan: Plan, block_steps: int | None = None) -> None:
         self.plan = plan
         self.faults = plan.faults()
         base = plan.topology()
@@ -121,7 +122,7 @@ class Stream:
         self._reporters = [
             _Reporter(plan, index, item, self.faults) for index, item in enumerate(self.topology.resources)
         ]
-        self._block_steps = block_steps
+        self._block_steps = block_steps or max(1, _BLOCK_RECORDS // (_RECORDS_PER_REPORT * plan.resources))
         self._next_step = 0
         introductions = [reporter.inventory() for reporter in self._reporters]
         self._pending = _Batch.merged([_Batch.of(np.arange(len(introductions)), introductions)])
@@ -325,7 +326,7 @@ class _Reporter:
             labels[index] = "late"
         arrivals = (times_ms + journey.delay_ms).tolist()
         rows = list(map(Arrival, repeat(channel.topic), repeat(channel.resource), arrivals, values, labels))
-        added = np.flatnonzero(np.isin(journey.fate, ADDING)).tolist()
+        added = np.flatnonzero(journey.fate >= ADDING).tolist()
         rows += [_addition(row, journey, index, int(times_ns[index])) for index in added for row in (rows[index],)]
         return _Batch.of(np.concatenate([order, order[added] + 1]), rows)
 

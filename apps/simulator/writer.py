@@ -83,12 +83,11 @@ class History:
 
     def until(self, arrival_ms: int) -> Iterator[Message]:
         """Yield records and ticks that arrive before `arrival_ms` and were not yielded before."""
-        counts, partitions = self.counts, self._partitions
         for topic, key, at_ms, value, label in self._arrivals(arrival_ms):
             if at_ms >= self._next_tick_ms:
                 yield from self._ticks_through(at_ms)
-            counts[label] += 1
-            yield Message(topic, partition_of(key, partitions[topic]), key, value, at_ms)
+            self.counts[label] += 1
+            yield Message(topic, partition_of(key, self._partitions[topic]), key, value, at_ms)
         yield from self._ticks_through(arrival_ms - 1)
 
     def last_tick(self, arrival_ms: int) -> Iterator[Message]:
@@ -220,21 +219,27 @@ def wall_clock_ms() -> int:
 
 def run(
     plan: Plan,
-    settings: Settings,
+    partitions: Mapping[str, int],
+    bootstrap_servers: str,
     observer: Observer,
     stop: threading.Event,
     clock_ms: Callable[[], int] = wall_clock_ms,
 ) -> Counter[Label]:
     """Write the plan to Kafka until it ends or `stop` is set; return how many records of each label were written.
 
+    Args:
+        plan: What to simulate.
+        partitions: What `raw_partitions` returned.
+        bootstrap_servers: Where the broker is.
+        observer: Is told what happens.
+        stop: Ends the simulation early.
+        clock_ms: Wall clock.
+
     Raises:
-        SimulationError: See `raw_partitions`.
-        BrokerUnreachableError: No broker answers.
         TransportError: The broker refuses a record.
     """
-    partitions = raw_partitions(settings, plan)
     stream = Stream(plan)
-    writer = LogWriter(settings.kafka.bootstrap_servers)
+    writer = LogWriter(bootstrap_servers)
     counts: Counter[Label] = Counter()
     try:
         if plan.history_ms:
