@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final, Literal
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -78,34 +79,49 @@ class LogReader:
             for item in found
         }
 
-    def read(self, starts: Mapping[Partition, int], *, follow: bool = False) -> Iterator[LogRecord]:
-        """Yield records from the given offsets on, to the present end, or for ever when following."""
-        if not starts:
-            return
-        self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in starts.items()])
-        open_partitions = set(starts)
-        while open_partitions or follow:
-            message = self._consumer.poll(0.5)
-            if message is None:
+    def read(self, starts: Mapping[Partition, int]) -> Iterator[LogRecord]:
+        """Yield records from the given offsets on, to the present ends."""
+        still_open = set(starts)
+        for partition, record in self._stream(starts) if starts else ():
+            if record is not None:
+                yield record
                 continue
-            error = message.error()
-            if error is None:
-                yield _record(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                open_partitions.discard((message.topic(), message.partition()))
-            elif error.fatal():
-                raise RuntimeError(error.str())
+            still_open.discard(partition)
+            if not still_open:
+                return
+
+    def follow(self, starts: Mapping[Partition, int]) -> Iterator[LogRecord]:
+        """Yield records from the given offsets on, for ever."""
+        return (record for _, record in self._stream(starts) if record is not None)
+
+    def stretch(self, partition: Partition, start: int, stop: int) -> list[LogRecord]:
+        """Return the records of one partition with offsets in [start, stop)."""
+        records = takewhile(lambda record: record.offset < stop, self.read({partition: start}))
+        return list(records) if start < stop else []
 
     def latest(self, partition: Partition, count: int, *, ticks: bool = False) -> list[LogRecord]:
         """Return the last records of a partition, oldest first; looks further back while there are too few."""
-        low, high = self.bounds(partition)
-        back = count
+        low, stop = self.bounds(partition)
+        back, found = count, list[LogRecord]()
+        while len(found) < count and stop > low and back <= _LONGEST_LOOK_BACK:
+            start = max(low, stop - back)
+            found = [item for item in self.stretch(partition, start, stop) if ticks or not item.is_tick] + found
+            stop, back = start, back * 8
+        return found[-count:]
+
+    def _stream(self, starts: Mapping[Partition, int]) -> Iterator[tuple[Partition, LogRecord | None]]:
+        """Yield each record, and None for a partition whose end is reached."""
+        self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in starts.items()])
         while True:
-            start = max(low, high - back)
-            records = [item for item in self.read({partition: start}) if ticks or not item.is_tick]
-            if len(records) >= count or start == low or back > _LONGEST_LOOK_BACK:
-                return records[-count:]
-            back *= 8
+            for message in self._consumer.consume(1000, timeout=0.2):
+                error = message.error()
+                partition = (message.topic() or "", message.partition() or 0)
+                if error is None:
+                    yield partition, _record(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    yield partition, None
+                elif error.fatal():
+                    raise RuntimeError(error.str())
 
 
 def _record(message: Any) -> LogRecord:

@@ -67,7 +67,7 @@ def watch(
             wanted = (item for item in reader.read(_starts(reader, partitions, start)) if ticks or not item.is_tick)
             yield from islice(wanted, limit)
         if follow:
-            yield from (item for item in reader.read(ends, follow=True) if ticks or not item.is_tick)
+            yield from (item for item in reader.follow(ends) if ticks or not item.is_tick)
 
 
 def _latest(reader: LogReader, partitions: list[Partition], limit: int, *, ticks: bool) -> list[LogRecord]:

@@ -63,7 +63,9 @@ def list_topics() -> None:
     with sentences_for_errors():
         settings = load_running_settings()
         names = [wanted.name for wanted in wanted_topics(settings)]
-        table = Table("topic", "partitions", "records", "first appended", "last appended", box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
+        for column in ("topic", "partitions", "records", "first appended", "last appended"):
+            table.add_column(column, no_wrap=True)
         for content in TopicsAdmin(settings.kafka.bootstrap_servers).contents(names):
             times = (_moment(content.first_ms), _moment(content.last_ms))
             table.add_row(content.name, str(content.partitions), f"{content.records:,}", *times)
@@ -90,10 +92,10 @@ def show(
     with sentences_for_errors():
         settings = load_running_settings()
         try:
-            begin = parse_start(start)
+            name, begin = full_name(topic, settings), parse_start(start)
+            _show(name, settings.kafka.bootstrap_servers, begin, limit, follow=follow, ticks=ticks)
         except ValueError as mistake:
-            raise typer.BadParameter(str(mistake), param_hint="--from") from mistake
-        _show(full_name(topic, settings), settings.kafka.bootstrap_servers, begin, limit, follow=follow, ticks=ticks)
+            raise typer.BadParameter(str(mistake)) from mistake
 
 
 def _show(name: str, bootstrap_servers: str, begin: Start, limit: int, *, follow: bool, ticks: bool) -> None:
@@ -123,4 +125,4 @@ def _print_differences(differences: tuple[Difference, ...] | list[Difference]) -
 
 
 def _moment(time_ms: int | None) -> str:
-    return "" if time_ms is None else format_ns(time_ms * _NS_PER_MS)
+    return "" if time_ms is None else format_ns(time_ms * _NS_PER_MS)[:19]
