@@ -220,7 +220,6 @@ def _result(result_type: str) -> tuple[Field, ...]:
         _constant("anomaly.result_type", result_type),
         _copy(SCORE, "float", "score"),
         _copy("anomaly.probability", "double", "p"),
-        _derived(SEVERITY, "keyword", ["score"], severity_of),
     )
 
 
@@ -296,6 +295,7 @@ SCORES: Final = Family(
         *_WINDOW,
         *_RESOURCE,
         *_result("influencer"),
+        _copy(SEVERITY, "keyword", "severity"),
         _copy("anomaly.silent", "boolean", "silent"),
         _derived("anomaly.series_count", "long", ["series"], len),
         _derived("anomaly.metrics", "keyword", ["series"], lambda series: _metric_names(_strongest(series))),
@@ -306,7 +306,7 @@ SCORES: Final = Family(
             select=_strongest,
         ),
     ),
-    omitted={"severity": "derived from the score, as in every family"},
+    omitted={},
     key=("resource", "window_start_ms", "window_end_ms"),
     time="window_end_ms",
     version=lambda _: FINAL_VERSION,
@@ -322,6 +322,7 @@ SERIES: Final = Family(
         *_WINDOW,
         *_RESOURCE,
         *_result("record"),
+        _derived(SEVERITY, "keyword", ["score"], severity_of),
         *_in_anomaly(_SERIES_NAME),
         *_in_anomaly(_DEVIATION),
         _copy("anomaly.kind", "keyword", "kind"),
@@ -329,7 +330,7 @@ SERIES: Final = Family(
         _copy("anomaly.observations", "float", "observations"),
     ),
     omitted={
-        "severity": "the resource's; the document carries the series' own, derived from its score",
+        "severity": "the resource's; the document carries the series' own, which follows from its score",
         "silent": "says something about the resource, not about one series",
         "series": "one document each",
     },
@@ -355,6 +356,7 @@ INCIDENTS: Final = Family(
         _copy(HOSTS, "keyword", "resources"),
         *_PLACE,
         *_result("incident"),
+        _copy(SEVERITY, "keyword", "severity"),
         _derived("anomaly.metrics", "keyword", ["contributors"], _metric_names),
         _nested(
             "anomaly.influencers",

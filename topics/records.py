@@ -24,8 +24,8 @@ SEVERITY_FROM_SCORE: Final[tuple[tuple[Severity, float], ...]] = (
 
 
 def severity_of(score: float) -> Severity:
-    """Return the severity band of a score in [0, 100]."""
-    return next(severity for severity, lowest in SEVERITY_FROM_SCORE if score >= lowest)
+    """Return the severity band of a score in [0, 100]; below it (or not a number) nothing is severe."""
+    return next((severity for severity, lowest in SEVERITY_FROM_SCORE if score >= lowest), "none")
 
 
 #: Names of the series that log events are counted in; kind `delta`, one event counts 1.

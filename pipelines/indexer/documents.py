@@ -81,7 +81,7 @@ def documents(records: Iterable[KafkaRecord], naming: Naming) -> Iterator[Docume
                 incidents.append(_incident_document(record, naming))
             else:
                 yield from _score_documents(record, naming)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as mistake:
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as mistake:
             yield Unreadable(record, f"not a record of {record.origin.topic}: {mistake!r}")
     yield from latest(incidents)
 

@@ -76,8 +76,12 @@ def test_spark_schema_of_an_incident() -> None:
     assert schema.fieldNames()[:4] == ["id", "state", "revision", "scope"]
     assert schema["revision"].dataType.simpleString() == "bigint"
     assert schema["resources"].dataType.simpleString() == "array<string>"
-    assert schema["contributors"].dataType.simpleString().startswith(
-        "array<struct<resource:string,metric:string,attributes:map<string,string>,unit:string,window_end_ms:bigint,"
+    assert (
+        schema["contributors"]
+        .dataType.simpleString()
+        .startswith(
+            "array<struct<resource:string,metric:string,attributes:map<string,string>,unit:string,window_end_ms:bigint,"
+        )
     )
 
 
@@ -90,7 +94,9 @@ def test_spark_schema_has_the_fields_of_the_record_in_wire_order(record: type[An
 def test_spark_reads_with_the_schema_what_the_chain_writes(spark: SparkSession) -> None:
     values = [orjson.dumps(incident(revision)).decode() for revision in (1, 2)]
     frame = spark.createDataFrame([(value,) for value in values], "value string")
-    read = frame.selectExpr(f"from_json(value, '{spark_schema(records.Incident).toDDL()}') AS record").select("record.*")
+    read = frame.selectExpr(f"from_json(value, '{spark_schema(records.Incident).toDDL()}') AS record").select(
+        "record.*"
+    )
     assert [row.asDict(recursive=True) for row in read.orderBy("revision").collect()] == [
         wire(incident(revision)) for revision in (1, 2)
     ]
