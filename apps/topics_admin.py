@@ -77,7 +77,7 @@ class TopicContent:
 
     name: str
     partitions: int
-    records: int
+    messages: int
     first_ms: int | None
     last_ms: int | None
 
@@ -204,7 +204,7 @@ class TopicsAdmin:
             TopicContent(
                 name=name,
                 partitions=counts[name],
-                records=sum(last[part].offset - first[part].offset for part in parts if part.topic == name),
+                messages=sum(last[part].offset - first[part].offset for part in parts if part.topic == name),
                 first_ms=min(_timestamps(oldest, name), default=None),
                 last_ms=max(_timestamps(newest, name), default=None),
             )

@@ -68,7 +68,7 @@ def list_topics() -> None:
             table.add_column(column, no_wrap=True)
         for content in TopicsAdmin(settings.kafka.bootstrap_servers).contents(names):
             times = (_moment(content.first_ms), _moment(content.last_ms))
-            table.add_row(content.name, str(content.partitions), f"{content.records:,}", *times)
+            table.add_row(content.name, str(content.partitions), f"{content.messages:,}", *times)
         console.print(table)
 
 
