@@ -121,6 +121,7 @@ class Settings(BaseSettings):
             ("statistics", "time", "[time]"),
             ("incidents", "buckets", "[novelty] buckets"),
             ("incidents", "window_s", "[time] window_s"),
+            ("incidents", "report_p", "[novelty] report_p"),
         ):
             given = values.get(section)
             if isinstance(given, dict) and name in given:
@@ -149,8 +150,13 @@ class Settings(BaseSettings):
         return replace(self.statistics, time=self.time)
 
     def incident_parameters(self) -> IncidentParameters:
-        """Return the incidents job's settings with the shared bucket count and window."""
-        return replace(self.incidents, buckets=self.novelty.buckets, window_s=self.time.window_s)
+        """Return the incidents job's settings with the shared bucket count, window and reporting level."""
+        return replace(
+            self.incidents,
+            buckets=self.novelty.buckets,
+            window_s=self.time.window_s,
+            report_p=self.novelty.report_p,
+        )
 
     def checkpoint_dir(self, job: str) -> Path:
         """Return the folder of a job's checkpoint, unique per generation."""

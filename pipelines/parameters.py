@@ -103,6 +103,16 @@ class IncidentParameters:
     #: Share of a group's resources surprising at once that makes the group the scope.
     group_share: float = 0.3
     group_minimum: int = 3
+    #: Resources surprising within this many windows of each other may have one cause.
+    group_windows: int = 3
+    #: A single resource's incident shorter than this stays at most minor: a restart, a blip.
+    brief_s: int = 600
+    #: Longest time, in windows, an open incident goes without an update record.
+    update_windows: int = 60
+    #: What the novelty job reports: findings with p below this.
+    report_p: float = 1e-2
+    #: Most summaries in a micro-batch.
+    batch_records: Operation[int] = 20_000
 
 
 @dataclass(frozen=True)
