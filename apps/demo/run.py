@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.live import Live
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from apps.demo.judge import Judgement, judge, latency_of
 from apps.demo.view import Screen, Simulation, incident_line, show_judgement
@@ -49,6 +51,7 @@ _LINE_EVERY_S: Final = 5.0
 _CATCH_UP_LIMIT_S: Final = 600.0
 #: A search sees what was written up to one refresh ago.
 _SETTLE_S: Final = 3.0
+_ELECTION_LIMIT_S: Final = 20.0
 
 
 class InterruptedDemo(BaseException):
@@ -219,7 +222,7 @@ class _Demo:
 
     def _simulate(self) -> None:
         observer = Observer(self.screen.simulation.sent, self._handed_over)
-        partitions = raw_partitions(self.settings, self.plan)
+        partitions = _usable_partitions(self.settings, self.plan)
         run(self.plan, partitions, self.settings.kafka.bootstrap_servers, observer, self.halt)
 
     def _handed_over(self, arrival_ms: int) -> None:
@@ -268,6 +271,17 @@ class _Demo:
             self.console.print(self.screen.line(), soft_wrap=True, markup=False)
             if self.halt.wait(_LINE_EVERY_S):
                 return
+
+
+@retry(
+    retry=retry_if_exception_type(KafkaException),
+    stop=stop_after_delay(_ELECTION_LIMIT_S),
+    wait=wait_fixed(0.2),
+    reraise=True,
+)
+def _usable_partitions(settings: Settings, plan: Plan) -> dict[str, int]:
+    """Return the partitions of the raw topics; those just created may still be choosing their leader."""
+    return raw_partitions(settings, plan)
 
 
 class _Interrupts:

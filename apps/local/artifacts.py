@@ -185,9 +185,7 @@ class ArtifactStore:
 
 
 def _ivy_failure(configuration: str, output: str) -> str:
-    reasons = [
-        line.strip() for line in output.splitlines() if "UNRESOLVED" in line or "rror" in line or "FAILED" in line
-    ]
+    reasons = [line.strip() for line in output.splitlines() if line.strip().endswith("not found") or "rror" in line]
     shown = "\n  ".join(dict.fromkeys(reasons[:8])) or output[-500:]
     return (
         f"Could not resolve the artifacts of {configuration!r} from the Maven registry:\n  {shown}\n"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,9 +131,11 @@ def check_data_dir(data_dir: Path, minimum_free_mb: int) -> None:
     except OSError as error:
         message = f"Cannot create the data folder {data_dir} ({error.strerror}): set KAPPA_DATA_DIR to another."
         raise LocalStackError(message) from error
-    if not os.access(data_dir, os.W_OK | os.X_OK):
+    try:
+        tempfile.TemporaryFile(dir=data_dir).close()
+    except OSError as error:
         message = f"The data folder {data_dir} is not writable. Change its owner, or set KAPPA_DATA_DIR to another."
-        raise LocalStackError(message)
+        raise LocalStackError(message) from error
     free_mb = shutil.disk_usage(data_dir).free // 2**20
     if free_mb < minimum_free_mb:
         message = (
