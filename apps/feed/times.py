@@ -25,6 +25,8 @@ _NS_PER: Final[dict[TimeUnit, int]] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns
 _LARGEST: Final[tuple[tuple[TimeUnit, float], ...]] = (("s", 1e11), ("ms", 1e14), ("us", 1e17))
 _LATEST_NS: Final = 2**63 - 1
 _INTEGER: Final = r"^\s*[+-]?\d{1,18}\s*$|^\s*[+]?[0-8]\d{18}\s*$"
+_DATE: Final = r"^\d{4}-?\d{2}-?\d{2}$"
+_ZONE: Final = r"([zZ]|:\d\d(\.\d+)?[+-]\d\d(:?\d\d)?)$"
 _NUMBER: Final = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
@@ -74,13 +76,19 @@ def format_ns(time_ns: int) -> str:
 
 
 def _from_text(column: pa.Array) -> tuple[Times, Mask]:
-    texts = column.to_pandas()
-    if column.type == pa.string():
-        texts = texts.astype(object).str.strip()
-    moments = pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601")
+    texts = _with_zone(column) if pa.types.is_string(column.type) else column
+    moments = pd.to_datetime(texts.to_pandas(), utc=True, errors="coerce", format="ISO8601")
     valid = moments.notna().to_numpy()
     times = moments.dt.tz_localize(None).to_numpy().astype("datetime64[ns]").astype(np.int64)
     return np.where(valid, times, 0), valid
+
+
+def _with_zone(texts: pa.Array) -> pa.Array:
+    """Write the zone out: pandas gives a time without one the zone of a neighbour."""
+    texts = pc.utf8_trim_whitespace(texts)
+    suffix = pc.if_else(pc.match_substring_regex(texts, _DATE), "T00:00:00Z", "Z")
+    zoned = pc.match_substring_regex(texts, _ZONE)
+    return pc.if_else(zoned, texts, pc.binary_join_element_wise(texts, suffix, ""))
 
 
 def _is_integral(column: pa.Array) -> bool:
