@@ -13,11 +13,10 @@ import pytest
 
 from apps.local.artifacts import ArtifactStore
 from apps.local.elasticsearch import ElasticsearchServer
-from apps.local.kafka import KafkaServer
 from apps.local.processes import stop
 from apps.settings import ElasticsearchSettings, JobPorts, KafkaSettings, Settings
 from apps.spark import spark_session
-from tests.support import SERVER_START_S, STOP_S, JobRunner, free_port
+from tests.support import SERVER_START_S, STOP_S, JobRunner, free_port, running_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,14 +25,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Bootstrap servers of a real broker with fresh data."""
-    folder = tmp_path_factory.mktemp("kafka")
-    server = KafkaServer(folder / "data", folder / "kafka.log", free_port(), free_port())
-    record = server.start()
-    try:
-        server.wait(record, SERVER_START_S)
-        yield server.bootstrap_servers
-    finally:
-        stop([record], STOP_S)
+    with running_broker(tmp_path_factory.mktemp("kafka")) as bootstrap_servers:
+        yield bootstrap_servers
 
 
 @pytest.fixture(scope="session")

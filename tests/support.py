@@ -10,10 +10,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from apps.local.kafka import KafkaServer
+from apps.local.processes import stop
 from apps.settings import Settings
 
 SERVER_START_S = 120.0
@@ -31,6 +33,18 @@ def free_port() -> int:
             return port
     message = "no free port between 20000 and 30000"
     raise RuntimeError(message)
+
+
+@contextlib.contextmanager
+def running_broker(folder: Path) -> Iterator[str]:
+    """Run a real broker with fresh data; yield its bootstrap servers."""
+    server = KafkaServer(folder / "data", folder / "kafka.log", free_port(), free_port())
+    record = server.start()
+    try:
+        server.wait(record, SERVER_START_S)
+        yield server.bootstrap_servers
+    finally:
+        stop([record], STOP_S)
 
 
 def environment_of(settings: Settings) -> dict[str, str]:

@@ -7,7 +7,7 @@ Read it from top to bottom:
 2.  The four jobs read it, each its own process. Each is killed with -9 in the middle of its work and started again.
 3.  Nothing is lost: every record sent is accounted for.
 4.  Every fault that an operator would want to know is an incident in Elasticsearch.
-5.  The same log is read again by a second generation, undisturbed and in other batches: it says the same, byte for byte.
+5.  The same log is read again by a second generation, undisturbed, in other batches: it says the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from apps.simulator.stream import Plan, Stream
 from apps.simulator.writer import History, LogWriter, raw_partitions, tick_interval_ms
 from apps.topics_admin import ensure_topics
 from pipelines.parameters import TimeRules
-from tests.support import Job, JobRunner
+from tests.support import Job, JobRunner, running_broker
 from topics import documents, registry, wire
 from topics.records import ClosedMarker, Incident
 
@@ -131,13 +131,20 @@ def no_more_incidents(settings: Settings) -> Callable[[], bool]:
 
 
 @pytest.fixture(scope="module")
-def day(kafka: str, elasticsearch: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of its own: the log is the point of the tour."""
+    with running_broker(tmp_path_factory.mktemp("log")) as bootstrap_servers:
+        yield bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def day(log: str, elasticsearch: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings of the first generation, its topics there and nothing in them."""
     folder = tmp_path_factory.mktemp("tour")
     return Settings(
         generation="tour",
         data_dir=folder,
-        kafka={"bootstrap_servers": kafka},
+        kafka={"bootstrap_servers": log},
         elasticsearch={"url": elasticsearch},
         time=RULES,
         novelty={"buckets": 4},
