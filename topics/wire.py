@@ -16,6 +16,8 @@ MARKER_KEY: Final = b"kappa.closed"
 
 #: Record key of a control record that the statistics job passed on into the statistics topic.
 CONTROL_KEY: Final = b"kappa.control"
+#: Where a passed-on control record names its resource, as a JSON path.
+CONTROL_RESOURCE_PATH: Final = "$.control.resource"
 
 #: Arrival time of a record in a history topic, milliseconds since the epoch, decimal ASCII.
 ARRIVAL_HEADER: Final = "kappa-arrival-ms"
