@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, Literal
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from topics.wire import ARRIVAL_HEADER, TICK_KEY
 
@@ -16,6 +17,15 @@ Partition = tuple[str, int]
 
 _TIMEOUT_S: Final = 15.0
 _LONGEST_LOOK_BACK: Final = 1_000_000
+_PASSING: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,11 @@ class LogRecord:
         return self.timestamp_ms if header is None else int(header)
 
 
+def _passing(failure: BaseException) -> bool:
+    """Tell whether a failure passes by itself, as when a new topic has no leader yet."""
+    return isinstance(failure, KafkaException) and failure.args[0].code() in _PASSING
+
+
 class LogReader:
     """Reads stretches of partitions without belonging to a consumer group; a context manager."""
 
@@ -63,6 +78,7 @@ class LogReader:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
+    @retry(retry=retry_if_exception(_passing), stop=stop_after_delay(_TIMEOUT_S), wait=wait_fixed(0.2), reraise=True)
     def bounds(self, partition: Partition) -> tuple[int, int]:
         """Return the first offset and the offset after the last one."""
         low, high = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=_TIMEOUT_S)

@@ -39,6 +39,10 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 
+class PortTakenError(RuntimeError):
+    """Another process listens on the port for metrics and health."""
+
+
 class JobMonitor:
     """Metrics of one job.
 
@@ -165,7 +169,7 @@ def serve_monitoring(host: str, port: int, monitor: JobMonitor) -> WSGIServer:
     """Serve metrics and health in a thread; `shutdown()` of the returned server ends it.
 
     Raises:
-        OSError: The port is taken; the message names the setting that changes it.
+        PortTakenError: The port cannot be had; the message names the setting that changes it.
     """
     return serve_registry(host, port, monitor.registry, lambda: monitor.ready)
 
@@ -176,6 +180,6 @@ def serve_registry(host: str, port: int, registry: CollectorRegistry, ready: Cal
         server = make_server(host, port, monitoring_app(registry, ready), handler_class=_QuietHandler)
     except OSError as taken:
         message = f"cannot serve metrics on {host}:{port} ({taken.strerror}): set another port in [ports]"
-        raise OSError(message) from taken
+        raise PortTakenError(message) from taken
     threading.Thread(target=server.serve_forever, name="monitoring", daemon=True).start()
     return server

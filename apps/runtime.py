@@ -4,7 +4,7 @@ A job is `run_job(name, parameters, build)`; `build` wires source -> pipeline ->
 The query is started again with growing pauses while a broker or Elasticsearch is away: its checkpoint makes that safe.
 It is not started again when a newer driver has taken over, or when the settings no longer fit the checkpoint.
 
-Exit codes: 0 stopped on request, 2 settings refused, 3 fenced by a newer driver.
+Exit codes: 0 stopped on request, 2 settings refused (also a taken port), 3 fenced by a newer driver.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from apps.broker import wait_for_broker
 from apps.logs import configure_logs
-from apps.monitoring import JobMonitor, serve_monitoring
+from apps.monitoring import JobMonitor, PortTakenError, serve_monitoring
 from apps.settings import Settings, load_settings
 from apps.spark import spark_session
 from pipelines.parameters import result_settings, settings_fingerprint
@@ -83,7 +83,7 @@ def run_job(job: str, parameters: Any, build: Build, settings: Settings | None =
     log.info("starting", settings=settings.model_dump(mode="json", exclude={"elasticsearch": {"password", "api_key"}}))
     try:
         sys.exit(_run(job, parameters, build, settings))
-    except SettingsRefusedError as refusal:
+    except (SettingsRefusedError, PortTakenError) as refusal:
         log.error("settings refused", reason=str(refusal))
         sys.exit(EXIT_SETTINGS_REFUSED)
 

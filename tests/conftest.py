@@ -14,9 +14,9 @@ import pytest
 from apps.local.artifacts import ArtifactStore
 from apps.local.elasticsearch import ElasticsearchServer
 from apps.local.processes import stop
-from apps.settings import ElasticsearchSettings, JobPorts, KafkaSettings, Settings
+from apps.settings import ElasticsearchSettings, KafkaSettings, Settings
 from apps.spark import spark_session
-from tests.support import SERVER_START_S, STOP_S, JobRunner, free_port, running_broker
+from tests.support import SERVER_START_S, STOP_S, JobRunner, free_job_ports, free_port, running_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,10 +56,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def local_settings(tmp_path: Path) -> Settings:
     """Settings with a data folder and ports of their own; for tests that need no servers."""
-    ports = JobPorts(
-        statistics=free_port(), novelty=free_port(), incidents=free_port(), indexer=free_port(), heartbeat=free_port()
-    )
-    return Settings(data_dir=tmp_path / "kappa", ports=ports)
+    return Settings(data_dir=tmp_path / "kappa", ports=free_job_ports())
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from apps.local.kafka import KafkaServer
 from apps.local.processes import stop
-from apps.settings import Settings
+from apps.settings import JobPorts, Settings
 
 SERVER_START_S = 120.0
 STOP_S = 30.0
@@ -33,6 +33,11 @@ def free_port() -> int:
             return port
     message = "no free port between 20000 and 30000"
     raise RuntimeError(message)
+
+
+def free_job_ports() -> JobPorts:
+    """Return ports for the jobs that nobody listens on."""
+    return JobPorts(**{job: free_port() for job in ("statistics", "novelty", "incidents", "indexer", "heartbeat")})
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from apps.monitoring import JobMonitor, serve_monitoring
+from apps.monitoring import JobMonitor, PortTakenError, serve_monitoring
 
 
 def progress(**changes: Any) -> dict[str, Any]:
@@ -90,5 +90,5 @@ def test_metrics_are_served(address: str, monitor: JobMonitor) -> None:
 
 def test_taken_port_names_the_setting(address: str, monitor: JobMonitor) -> None:
     port = int(address.rsplit(":", 1)[1])
-    with pytest.raises(OSError, match=r"\[ports\]"):
+    with pytest.raises(PortTakenError, match=r"\[ports\]"):
         serve_monitoring("127.0.0.1", port, monitor)

@@ -20,7 +20,7 @@ from apps.log_reader import LogReader
 from apps.settings import Settings
 from apps.topics_admin import ensure_topics
 from pipelines.parameters import TimeRules
-from tests.support import JobRunner, running_broker
+from tests.support import JobRunner, free_job_ports, running_broker
 from topics import registry, wire
 from topics.records import LOG_SEVERITY_METRIC, LOG_TEMPLATE_METRIC
 
@@ -80,7 +80,9 @@ def last_marker_ms(settings: Settings) -> int:
 def run_statistics(folder: Path, encoding: str) -> Iterator[Settings]:
     """Feed one encoding of the capture through the statistics job until its windows are closed."""
     with running_broker(folder / "broker") as bootstrap_servers:
-        settings = Settings(data_dir=folder, kafka={"bootstrap_servers": bootstrap_servers}, time=RULES)
+        settings = Settings(
+            data_dir=folder, ports=free_job_ports(), kafka={"bootstrap_servers": bootstrap_servers}, time=RULES
+        )
         ensure_topics(settings)
         result = feed_otlp(settings, [CAPTURE / f"{name}.{encoding}.jsonl.gz" for name in ("metrics", "logs")])
         closed_ms = result.last_arrival_ms - 1000 * (RULES.lateness_s + RULES.slack_s + RULES.window_s)

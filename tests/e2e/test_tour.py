@@ -31,7 +31,7 @@ from apps.simulator.stream import Plan, Stream
 from apps.simulator.writer import History, LogWriter, raw_partitions, tick_interval_ms
 from apps.topics_admin import ensure_topics
 from pipelines.parameters import TimeRules
-from tests.support import Job, JobRunner, running_broker
+from tests.support import Job, JobRunner, free_job_ports, running_broker
 from topics import documents, registry, wire
 from topics.records import ClosedMarker, Incident
 
@@ -144,6 +144,7 @@ def day(log: str, elasticsearch: str, tmp_path_factory: pytest.TempPathFactory) 
     return Settings(
         generation="tour",
         data_dir=folder,
+        ports=free_job_ports(),
         kafka={"bootstrap_servers": log},
         elasticsearch={"url": elasticsearch},
         time=RULES,
