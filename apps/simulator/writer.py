@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from apps.settings import Settings
 from apps.simulator.disorder import Label
@@ -29,6 +30,7 @@ from topics.wire import ARRIVAL_HEADER, TICK_KEY
 
 #: The history has caught up when it is this close to the wall clock.
 _CAUGHT_UP_MS: Final = 1_000
+_ANSWER_TIMEOUT_S: Final = 5.0
 _LIVE_PAUSE_S: Final = 0.1
 _MOST_TICK_MS: Final = 10_000
 _TICKS_PER_WINDOW: Final = 6
@@ -171,7 +173,7 @@ def raw_partitions(settings: Settings, plan: Plan) -> dict[str, int]:
         SimulationError: A topic is missing, or the history has no place in the log.
         BrokerUnreachableError: No broker answers.
     """
-    admin = TopicsAdmin(settings.kafka.bootstrap_servers)
+    admin = TopicsAdmin(settings.kafka.bootstrap_servers, _ANSWER_TIMEOUT_S)
     counts = admin.partition_counts()
     names = [topic.name for topic in RAW_TOPICS]
     missing = [name for name in names if name not in counts]
@@ -190,13 +192,19 @@ def _check_history(settings: Settings, admin: TopicsAdmin, names: list[str]) -> 
             '"history" (or KAPPA_TIME__ARRIVAL=history), or simulate with --history 0'
         )
         raise SimulationError(message)
-    filled = [content.name for content in admin.contents(names) if content.messages]
+    filled = _filled(admin, names)
     if filled:
         message = (
             f"{', '.join(filled)} already hold records, and arrival must not go back: write the history into an empty "
             "log (and start the heartbeat only after it), or simulate with --history 0"
         )
         raise SimulationError(message)
+
+
+@retry(retry=retry_if_exception_type(KafkaException), stop=stop_after_delay(10), wait=wait_fixed(0.2), reraise=True)
+def _filled(admin: TopicsAdmin, names: list[str]) -> list[str]:
+    """Return the topics that hold records; topics created a moment ago may not have found their leader yet."""
+    return [content.name for content in admin.contents(names) if content.messages]
 
 
 @dataclass(frozen=True)
