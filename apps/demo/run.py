@@ -42,6 +42,9 @@ DEMO_SETTINGS: Final[Mapping[str, str]] = {
     "KAPPA_TIME__SLACK_S": "1",
     "KAPPA_NOVELTY__BUCKETS": "4",
     "KAPPA_KAFKA__RAW_PARTITIONS": "1",
+    "KAPPA_STATISTICS__BATCH_POINTS": "200000",
+    # The next run starts from nothing: no need to wait for a long batch of the catch-up.
+    "KAPPA_LOCAL__STOP_TIMEOUT_S": "10",
 }
 
 _LOOK_EVERY_S: Final = 0.25
