@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
 import tenacity
 from elastic_transport import TransportError
-from elasticsearch import ApiError, Elasticsearch, NotFoundError, OrjsonSerializer
+from elasticsearch import ApiError, Elasticsearch, OrjsonSerializer
 
 from apps.settings import ElasticsearchSettings
 from topics import documents
@@ -124,7 +124,7 @@ class TemplateKeeper:
         """
         wait_until_ready(self.client, self.indices)
         wanted = templates(self.generation, self.settings)
-        found = template_versions(self.client, list(wanted.indices))
+        found = template_versions(self.client, self.generation, wanted.indices)
         newest = max(found.values(), default=0)
         if newest > TEMPLATE_VERSION:
             message = (
@@ -147,17 +147,11 @@ class TemplateKeeper:
         self.client.indices.put_settings(index=self.indices, settings=changeable, allow_no_indices=True)
 
 
-def template_versions(client: Elasticsearch, names: list[str]) -> dict[str, int]:
-    """Return the versions of those of the given index templates that exist."""
-    versions = {}
-    for name in names:
-        try:
-            answer = client.indices.get_index_template(name=name)
-        except NotFoundError:
-            continue
-        for item in answer["index_templates"]:
-            versions[item["name"]] = int(item["index_template"].get("_meta", {}).get("version", 0))
-    return versions
+def template_versions(client: Elasticsearch, generation: str, names: Iterable[str]) -> dict[str, int]:
+    """Return the versions of those of a generation's index templates that exist."""
+    answer = client.indices.get_index_template(name=f"kappa-*-{generation}")
+    found = {item["name"]: item["index_template"].get("_meta", {}) for item in answer["index_templates"]}
+    return {name: int(found[name].get("version", 0)) for name in names if name in found}
 
 
 def put_templates(client: Elasticsearch, wanted: Templates) -> None:

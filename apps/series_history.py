@@ -22,7 +22,7 @@ from topics.records import Score, SeriesScore
 from topics.registry import SCORES
 
 _FIRST_LOOK_BACK: Final = 2_000
-_TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 5.0
 
 
 class NoScoresError(RuntimeError):

@@ -244,5 +244,6 @@ def test_nothing_is_lost_or_doubled_when_elasticsearch_is_killed_in_the_middle(
     windows = Counter(read(source, "@timestamp") for source in documents.values())
     assert len(windows) == 100
     assert rejected(settings) == []
+    assert "does not answer" in job.log_text, "the job did not meet the outage: the test tested nothing"
     assert job.stop() == 0
     client.close()

@@ -1,0 +1,64 @@
+"""Incident documents as people read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from rich.console import Console
+
+from apps.incident_view import incident_table, resources_text, since_ms
+from tests.topics.examples import START_MS, incident
+from topics.documents import INCIDENTS
+
+NOW_MS = START_MS + 3_600_000
+
+
+def text_of(*incidents: Any) -> str:
+    console = Console(width=160)
+    documents = [INCIDENTS.source(orjson.loads(orjson.dumps(item))) for item in incidents]
+    with console.capture() as captured:
+        console.print(incident_table(documents))
+    return captured.get()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("2h", NOW_MS - 7_200_000),
+        ("0", NOW_MS),
+        ("2025-11-21T02:00Z", START_MS),
+        ("2025-11-21T02:00", START_MS),
+        ("2025-11-21T03:00+01:00", START_MS),
+        ("2025-11-21", START_MS - 7_200_000),
+    ],
+)
+def test_since(text: str, expected_ms: int) -> None:
+    assert since_ms(text, NOW_MS) == expected_ms
+
+
+def test_since_what() -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        since_ms("yesterday", NOW_MS)
+
+
+def test_an_open_incident() -> None:
+    line = text_of(incident(2))
+    for part in ("11-21 02:00:00", "open", "major 62", "service", "vm-0001, vm-0002", "was 0.9, expected 0.4"):
+        assert part in line
+
+
+def test_a_closed_incident_shows_its_end_and_text_is_not_markup() -> None:
+    line = text_of(incident(3, state="close", end_ms=START_MS + 125_000, explanation="disk [sda1] is full"))
+    assert "11-21 02:02:05" in line
+    assert "open" not in line
+    assert "disk [sda1] is full" in line
+
+
+def test_an_incident_without_resources_or_place_is_shown() -> None:
+    assert "cloud" in text_of(incident(scope="cloud", resources=[], contributors=[], service=None, region=None))
+
+
+def test_many_resources_are_counted() -> None:
+    assert resources_text([f"vm-{number}" for number in range(5)]) == "vm-0, vm-1, vm-2 and 2 more"
