@@ -189,10 +189,10 @@ def schedule(topology_: Topology, seed: int, span: Span) -> tuple[Fault, ...]:
         seed: Chooses the resources and shifts the times.
         span: Start of the history, start of the live part, end; equal times mean an empty part.
     """
-    slots = [*_history_slots(seed, span), *_live_slots(span)]
     places = _Places(topology_, seed)
-    groups = {slot: places.take_group() for slot in slots if slot[0] == "service_outage"}
-    return tuple(_fault(number, slot, places, groups.get(slot)) for number, slot in enumerate(slots, start=1))
+    # In order of time, so that the length of the live part changes nothing before it.
+    slots = [*_history_slots(seed, span), *_live_slots(span)]
+    return tuple(_fault(number, slot, places) for number, slot in enumerate(slots, start=1))
 
 
 def newcomers(faults: Sequence[Fault], topology_: Topology) -> tuple[Resource, ...]:
@@ -257,6 +257,12 @@ class _Places:
         self._busy_groups: dict[tuple[str, str], int] = {}
         self._newcomers: list[Resource] = []
 
+    def for_kind(self, kind: FaultKind) -> tuple[Resource, ...]:
+        """Return the resources that a fault of this kind befalls."""
+        if kind == "service_outage":
+            return self.take_group()
+        return (self.newcomer() if kind == "new_vm" else self.take(_NEEDS.get(kind, frozenset())),)
+
     def take_group(self) -> tuple[Resource, ...]:
         """Return a least used service in a region, the larger ones first."""
         names = [item.group for item in self._order if item.service != topology.HOST]
@@ -309,9 +315,9 @@ _WORDS: Final[dict[FaultKind, str]] = {
 }
 
 
-def _fault(number: int, slot: Slot, places: _Places, group: tuple[Resource, ...] | None) -> Fault:
+def _fault(number: int, slot: Slot, places: _Places) -> Fault:
     kind, start_ms, end_ms = slot
-    members = group or ((places.newcomer() if kind == "new_vm" else places.take(_NEEDS.get(kind, frozenset()))),)
+    members = places.for_kind(kind)
     first = members[0]
     words = _WORDS[kind].format(
         name=first.name,

@@ -60,6 +60,13 @@ def test_the_live_part_starts_calm_and_soon_shows_something() -> None:
     assert live[0].start_ms <= where.live_ms + 3 * MINUTE_MS
 
 
+def test_a_longer_live_part_changes_nothing_before_it() -> None:
+    short, long = (schedule(build(45), 1, span(2 * DAY_MS, live_ms)) for live_ms in (HOUR_MS, DAY_MS))
+
+    assert long[: len(short)] == short
+    assert len(long) > len(short) > len(KINDS)
+
+
 def test_an_outage_hits_all_of_a_service_in_a_region() -> None:
     topology = build(45)
     outage = next(fault for fault in schedule(topology, 3, span(2 * DAY_MS, 0)) if fault.kind == "service_outage")
