@@ -83,6 +83,8 @@ class NoveltyParameters:
     top_series: int = 5
     #: A known resource is silent after this many of its learned reporting intervals without a record.
     silent_intervals: float = 3.0
+    #: Windows with logs after which a resource has shown what it logs: a template never seen before is then evidence.
+    log_warmup_windows: int = 60
     #: Windows between snapshots of the posterior for serving.
     snapshot_windows: int = 60
     batch_records: Operation[int] = 20_000
