@@ -20,7 +20,7 @@ import time
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from apps.logs import configure_logs
@@ -54,7 +54,13 @@ class Heartbeat:
         self._partitions: dict[str, int] = {}
         self._partitions_read_at = -_PARTITIONS_AGAIN_S
         self._acknowledged_at: dict[tuple[str, int], float] = {}
-        own = {"delivery.timeout.ms": _GIVE_UP_MS, "enable.idempotence": False, "linger.ms": 0, "log_level": 0}
+        own = {
+            "delivery.timeout.ms": _GIVE_UP_MS,
+            "enable.idempotence": False,
+            "linger.ms": 0,
+            "topic.metadata.refresh.interval.ms": int(_PARTITIONS_AGAIN_S * 1000),
+            "log_level": 0,
+        }
         self._producer = Producer(producer_config(bootstrap_servers) | own)
         self.registry = CollectorRegistry()
         self._ticks = Counter("kappa_ticks", "Ticks acknowledged by the broker.", ["topic"], registry=self.registry)
@@ -108,7 +114,8 @@ class Heartbeat:
     def _send(self, topic: str, partition: int) -> None:
         try:
             self._producer.produce(topic, value=b"", key=TICK_KEY, partition=partition, on_delivery=self._delivered)
-        except BufferError:
+        except (BufferError, KafkaException):
+            # The queue is full of ticks of an outage, or the client has not heard of a new partition yet.
             self._failed.labels(topic=topic).inc()
 
     def _delivered(self, error: Any, message: Any) -> None:

@@ -157,8 +157,13 @@ def last_arrivals(
 ) -> dict[Partition, int]:
     """Return the arrival of the last record, ticks included, of every partition that is not empty."""
     with LogReader(bootstrap_servers) as reader:
-        newest = {partition: reader.latest(partition, 1, ticks=True) for partition in partitions}
-    return {partition: records[-1].arrival_ms(arrival) for partition, records in newest.items() if records}
+        bounds = {partition: reader.bounds(partition) for partition in partitions}
+        filled = {partition: high - 1 for partition, (low, high) in bounds.items() if high > low}
+        newest = {(record.topic, record.partition): record for record in reader.read(filled)}
+        # Where the last offset holds no record (a transaction ended there), look further back.
+        for partition in filled.keys() - newest.keys():
+            newest.update((partition, record) for record in reader.latest(partition, 1, ticks=True))
+    return {partition: newest[partition].arrival_ms(arrival) for partition in partitions if partition in newest}
 
 
 def now_ms() -> int:
