@@ -18,6 +18,7 @@ from topics.documents import CUSTOM_TEMPLATE, FAMILIES, TEMPLATE_VERSION, IndexS
 _REQUEST_TIMEOUT_S: Final = 60.0
 _PROBE_TIMEOUT_S: Final = 5.0
 _READY_WITHIN_S: Final = 20.0
+_NOT_FOUND: Final = 404
 
 log = structlog.get_logger()
 
@@ -149,8 +150,8 @@ class TemplateKeeper:
 
 def template_versions(client: Elasticsearch, generation: str, names: Iterable[str]) -> dict[str, int]:
     """Return the versions of those of a generation's index templates that exist."""
-    answer = client.indices.get_index_template(name=f"kappa-*-{generation}")
-    found = {item["name"]: item["index_template"].get("_meta", {}) for item in answer["index_templates"]}
+    answer = client.options(ignore_status=_NOT_FOUND).indices.get_index_template(name=f"kappa-*-{generation}")
+    found = {item["name"]: item["index_template"].get("_meta", {}) for item in answer.get("index_templates", [])}
     return {name: int(found[name].get("version", 0)) for name in names if name in found}
 
 
