@@ -37,6 +37,8 @@ def incidents(
 ) -> None:
     """Show incidents, latest first: start, end, severity and score (0-100), scope, resources, and what happened.
 
+    Those of the generation in the settings; times are event times, UTC.
+
     Examples:
     - `kappa incidents`
     - `kappa incidents --open --watch`
@@ -47,8 +49,9 @@ def incidents(
         raise typer.BadParameter(message)
     with sentences_for_errors(ElasticsearchUnavailableError, ValueError):
         start = since_ms(since, now_ms()) if since else None
-        query = IncidentQuery(open_only=open_only, since_ms=start, limit=limit)
-        client = connect(load_running_settings().elasticsearch)
+        settings = load_running_settings()
+        query = IncidentQuery(open_only=open_only, since_ms=start, limit=limit, generation=settings.generation)
+        client = connect(settings.elasticsearch)
         try:
             if watch:
                 _watch(lambda: search_incidents(client, query))
