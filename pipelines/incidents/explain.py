@@ -44,7 +44,7 @@ def number(value: float | None, unit: str = "1") -> str:
 
 
 def _unit(unit: str) -> str:
-    plain = unit.strip("{}")
+    plain = unit.replace("{", "").replace("}", "")
     return _UNITS[plain] if plain in _UNITS else f" {printable(plain, 20)}"
 
 
@@ -78,18 +78,21 @@ def _values(attributes: dict[str, str]) -> str:
     return ", ".join(printable(attributes[name]) for name in sorted(attributes))
 
 
-def _is_log(contributor: Contributor) -> bool:
-    return contributor.metric in (LOG_SEVERITY_METRIC, LOG_TEMPLATE_METRIC)
+def _quantity(value: float | None, contributor: Contributor) -> str:
+    if contributor.metric not in (LOG_SEVERITY_METRIC, LOG_TEMPLATE_METRIC):
+        return number(value, contributor.unit)
+    return "1 time" if value == 1 else f"{number(value)} times"
 
 
 def _came(contributor: Contributor) -> str:
     """Return what came beside what was expected."""
-    actual = number(contributor.actual, contributor.unit)
     if contributor.direction == "silent":
         return "sent nothing"
+    verb = "came" if contributor.metric in (LOG_SEVERITY_METRIC, LOG_TEMPLATE_METRIC) else "was"
+    actual = f"{verb} {_quantity(contributor.actual, contributor)}"
     if contributor.direction == "new" or contributor.expected is None:
-        return f"was {actual}, never seen before"
-    return f"was {actual}, expected {number(contributor.expected, contributor.unit)}"
+        return f"{actual}, never seen before"
+    return f"{actual}, expected {_quantity(contributor.expected, contributor)}"
 
 
 def _interval(contributor: Contributor) -> str:
@@ -144,13 +147,14 @@ def _resource_sentence(episode: Episode, window_ms: int) -> str:
 
 def _member_sentence(member: Member, signs: Sequence[Sign], window_ms: int) -> str:
     name = printable(member.resource)
+    lasting = f"{_plural(member.silent_windows, 'window')} ({duration(member.silent_windows * window_ms)})"
     if member.silent:
-        lasting = f"{_plural(member.windows, 'window')} ({duration(member.windows * window_ms)})"
         return f"{name}: silent, no record for {lasting}"
+    was = f"silent for {lasting}, then back; " if member.silent_windows else ""
     own = _of(signs, member.resource)
     if not own:
-        return f"{name}: behaves unlike before"
-    return f"{name}: {_strongest(own[0], window_ms)}{_companions(own[1 : 1 + _COMPANIONS])}"
+        return f"{name}: {was or 'behaves unlike before; '}".removesuffix("; ")
+    return f"{name}: {was}{_strongest(own[0], window_ms)}{_companions(own[1 : 1 + _COMPANIONS])}"
 
 
 def _of(signs: Iterable[Sign], resource: str) -> list[Sign]:

@@ -175,6 +175,7 @@ class _Judgement:
         member.last_end_ms = self.end_ms
         member.evidence -= log10_p
         member.silent = finding.silent
+        member.silent_windows += finding.silent
         if episode.last_end_ms < self.end_ms:
             episode.last_end_ms = self.end_ms
             episode.windows += 1

@@ -38,9 +38,13 @@ def incidents(summaries: DataFrame, parameters: IncidentParameters) -> DataFrame
         summaries: Column `value`: records of novelty.summaries as bytes.
         parameters: Settings of the job.
     """
-    return summaries.groupBy(F.lit(0).alias("fleet")).transformWithState(
-        statefulProcessor=IncidentProcessor(parameters),
-        outputStructType=OUTPUT_SCHEMA,
-        outputMode="Append",
-        timeMode="None",
+    return (
+        summaries.select(F.lit(0).alias("fleet"), "value")
+        .groupBy("fleet")
+        .transformWithState(
+            statefulProcessor=IncidentProcessor(parameters),
+            outputStructType=OUTPUT_SCHEMA,
+            outputMode="Append",
+            timeMode="None",
+        )
     )  # (id, record, completed, ignored, waiting)

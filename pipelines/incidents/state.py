@@ -36,6 +36,7 @@ class Member:
     #: Sum of -log10 p over the windows with evidence.
     evidence: float
     silent: bool
+    silent_windows: int = 0
 
 
 @dataclass

@@ -156,6 +156,11 @@ class Run:
         return [incident for outcome in self.outcomes for incident in outcome.incidents]
 
 
+def at(first: int, last: int, *findings: Finding) -> dict[int, list[Finding]]:
+    """Return the same findings in windows first to last, both included."""
+    return {window: list(findings) for window in range(first, last + 1)}
+
+
 def run(cloud: Cloud, windows: int, events: Mapping[int, Sequence[Finding]]) -> list[Incident]:
     """Fold a whole log at once; return the records."""
     return list(Run(cloud.parameters)(cloud.log(windows, events)))

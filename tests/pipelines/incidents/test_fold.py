@@ -20,6 +20,7 @@ from tests.pipelines.incidents.cloud import (
     Cloud,
     Resource,
     Run,
+    at,
     by_id,
     cloud,
     pieces,
@@ -31,11 +32,6 @@ from topics.records import Finding, Incident
 CLOUD = cloud()
 NAMES = {resource.name: resource for resource in CLOUD.resources}
 VICTIM = NAMES["upf-north-03"]
-
-
-def at(first: int, last: int, *findings: Finding) -> dict[int, list[Finding]]:
-    """Return the same findings in windows first to last, both included."""
-    return {window: list(findings) for window in range(first, last + 1)}
 
 
 def merged(*events: dict[int, list[Finding]]) -> dict[int, list[Finding]]:
