@@ -7,6 +7,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from topics.records import ClosedMarker, ControlRecord
 from topics.registry import DAY_MS, DERIVED_TOPICS, RAW_TOPICS, Topic
 
 if TYPE_CHECKING:
@@ -175,9 +176,9 @@ def _markdown(head: list[str], rows: list[list[str]]) -> str:
 def _records_in_use() -> list[type[Any]]:
     """Return the record types of all topics and those inside them, each once, in order of first use."""
     found: dict[type[Any], None] = {}
-    for topic in RAW_TOPICS + DERIVED_TOPICS:
-        if topic.record:
-            _collect(topic.record, found)
+    for record in (*(topic.record for topic in RAW_TOPICS + DERIVED_TOPICS), ClosedMarker, ControlRecord):
+        if record:
+            _collect(record, found)
     return list(found)
 
 
