@@ -198,7 +198,8 @@ def show_run(settings: Settings, outcome: Outcome) -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}, "
         f"load {load}; "
         f"window {rules.window_s} s, lateness {rules.lateness_s} s, slack {rules.slack_s} s, "
-        f"warm-up {incidents.warmup_windows} windows, wanted {incidents.false_incidents_per_day:g} false incidents a day"
+        f"warm-up {incidents.warmup_windows} windows, "
+        f"{incidents.false_incidents_per_day:g} false incidents wanted a day"
     )
     console.print(
         f"{outcome.fed.points:,} points fed in {outcome.feed_s:.0f} s, chain drained {outcome.drain_s:.0f} s later "
