@@ -28,6 +28,7 @@ $(VENV)/.kappa: pyproject.toml $(VENV)/.packages
 
 $(VENV)/.artifacts: deploy/local/ivy.xml deploy/local/artifacts.lock $(VENV)/.kappa
 	$(BIN)/python -m apps.local.artifacts
+	$(BIN)/python -m apps.local.class_archive
 	@touch $@
 
 check: $(VENV)/.kappa ## Lint, format and types

@@ -12,6 +12,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from apps.local.class_archive import with_archive
 from apps.local.processes import ProcessRecord, start
 from apps.settings import Settings
 
@@ -25,13 +26,14 @@ _REPLY_TIMEOUT_S: Final = 1.0
 
 def job_environment(settings: Settings, overrides: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a job: ours, the overrides of this stack, and the data folder as absolute path."""
-    return {
+    own = {
         **os.environ,
         **overrides,
         "KAPPA_DATA_DIR": str(settings.data_dir.absolute()),
         # Spark's workers would otherwise be started with whatever `python3` the PATH has.
         "PYSPARK_PYTHON": sys.executable,
     }
+    return with_archive(own)
 
 
 def start_job(job: str, settings: Settings, environment: Mapping[str, str]) -> ProcessRecord:
