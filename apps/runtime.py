@@ -4,7 +4,7 @@ A job is `run_job(name, parameters, build)`; `build` wires source -> pipeline ->
 The query is started again with growing pauses while a broker or Elasticsearch is away: its checkpoint makes that safe.
 It is not started again when a newer driver has taken over, or when the settings no longer fit the checkpoint.
 
-Exit codes: 0 stopped on request, 2 settings refused (also a taken port), 3 fenced by a newer driver.
+Exit codes: 0 stopped on request; 2 refused: settings, a taken port, newer templates; 3 fenced by a newer driver.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import structlog
 from pydantic import ValidationError
 
 from apps.broker import wait_for_broker
+from apps.elasticsearch import NewerTemplatesError
 from apps.logs import configure_logs
 from apps.monitoring import JobMonitor, PortTakenError, serve_monitoring
 from apps.settings import Settings, load_settings
@@ -40,6 +41,7 @@ Build: TypeAlias = "Callable[[SparkSession, Settings, Report], DataStreamWriter]
 
 EXIT_SETTINGS_REFUSED: Final = 2
 EXIT_FENCED: Final = 3
+_FINAL: Final[dict[type[Exception], int]] = {FencedError: EXIT_FENCED, NewerTemplatesError: EXIT_SETTINGS_REFUSED}
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 60.0
@@ -140,10 +142,11 @@ def _run_until_stopped(start: Callable[[], StreamingQuery], stop: _Stop, monitor
             query = start()
             monitor.running(True)
             _await(query, stop)
-        except Exception as failure:  # any failure of a query is mended by starting it again, except a fenced driver
-            if _is_fenced(failure):
-                log.error("fenced by a newer driver; this one stops", reason=str(failure).splitlines()[0])
-                return EXIT_FENCED
+        except Exception as failure:  # any failure of a query is mended by starting it again, but for the final ones
+            final = _final_exit_code(failure)
+            if final is not None:
+                log.error("this driver stops and is not started again", reason=str(failure)[:2000])
+                return final
             if stop.requested:
                 log.warning(
                     "stopped in the middle of a batch; it runs again at the next start", reason=str(failure)[:400]
@@ -173,9 +176,13 @@ def _await(query: StreamingQuery, stop: _Stop) -> None:
     query.stop()
 
 
-def _is_fenced(failure: Exception) -> bool:
-    """Tell a fenced driver, also when the error crossed from Python through the JVM and back as text."""
-    return isinstance(failure, FencedError) or FencedError.__name__ in str(failure)
+def _final_exit_code(failure: Exception) -> int | None:
+    """Return the exit code of a failure that starting again cannot mend, else None.
+
+    An error raised inside the query crosses the JVM and comes back as text, hence the look at names.
+    """
+    text = f"{type(failure).__name__} {failure}"
+    return next((code for error, code in _FINAL.items() if error.__name__ in text), None)
 
 
 def verify_checkpoint(checkpoint: Path, parameters: Any) -> None:
