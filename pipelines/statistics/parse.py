@@ -28,7 +28,8 @@ _OPTIONS: Final = {
 }
 _NATIVE_TYPES: Final[dict[Any, str]] = {str: "STRING", int: "BIGINT", float: "DOUBLE"}
 #: Text starting so may have been another JSON type before it was read as text.
-_MAYBE_NOT_TEXT: Final = r"^[-0-9\[{tfn]"
+_MAYBE_NOT_TEXT: Final = r'^[-0-9\[{tfnIN"]'
+_SURROGATE: Final = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 
 _MASKS: Final = (
     (r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b", "<uuid>"),
@@ -89,21 +90,23 @@ def name_faults(name: str, limit: int = rows.NAME_LIMIT) -> list[tuple[Column, s
 def attributes_faults() -> list[tuple[Column, str]]:
     """Conditions under which attributes are refused; text that only looks like an object is found by a second look."""
     column, text = sf.col("point.attributes"), sf.col("text")
-    quoted = text.contains('"{') | text.contains('"\\u007')
+    quoted = column.isNotNull() & (text.contains('"{') | text.contains('"\\u007'))
     return [
-        (~column.startswith("{") | (quoted & (_json_at("attributes").substr(1, 1) != "{")), "attributes are no object"),
+        (~column.startswith("{") | (quoted & ~_type_of("attributes").startswith("OBJECT")), "attributes are no object"),
         (sf.length(column) > rows.ATTRIBUTES_LIMIT, f"attributes are longer than {rows.ATTRIBUTES_LIMIT} characters"),
     ]
 
 
 def _is_text(name: str) -> Column:
-    return _json_at(name).startswith('"')
+    return _type_of(name) == "STRING"
 
 
-def _json_at(name: str) -> Column:
-    """JSON of one top-level field by a parse that keeps types; only for the few messages that need it."""
-    variant = sf.try_parse_json(sf.col("text"))
-    return sf.coalesce(sf.to_json(sf.try_variant_get(variant, f"$.{name}", "variant")), sf.lit(""))
+def _type_of(name: str) -> Column:
+    """Type of one top-level field by a parse that keeps types; only for the few messages that need it."""
+    # half a surrogate pair, which the first parse reads as a question mark, would stop this one
+    whole = sf.regexp_replace("text", sf.lit(_SURROGATE), sf.lit(r"\\\\u003f"))
+    found = sf.try_variant_get(sf.try_parse_json(whole), f"$.{name}", "variant")
+    return sf.coalesce(sf.schema_of_variant(found), sf.lit("VOID"))
 
 
 def time_faults(name: str = "time_ns") -> list[tuple[Column, str]]:

@@ -145,7 +145,7 @@ class Broker:
         while upper > low:
             lower = max(low, upper - step)
             ends = [
-                orjson.loads(message.value())["window_end_ms"]
+                int(orjson.loads(message.value())["window_end_ms"])
                 for message in self._read(partition, lower, upper)
                 if message.key() == wire.MARKER_KEY
             ]
@@ -162,7 +162,7 @@ class Broker:
             if message is None:
                 failure = f"{partition.topic} [{partition.partition}] cannot be read at offset {lower}"
                 raise SourceError(failure)
-            if message.error() is not None or message.offset() >= upper:
+            if message.error() is not None or int(message.offset() or 0) >= upper:
                 return
             yield message
 

@@ -216,7 +216,9 @@ def _distinct(points: _Points) -> _Points:
 def _repeats(ordered: _Points) -> Bools:
     """Return which points share row, series and time with the next one."""
     same: Bools = ordered.time_ns[1:] == ordered.time_ns[:-1]
-    return same & (ordered.series[1:] == ordered.series[:-1]) & (ordered.row[1:] == ordered.row[:-1])
+    same &= ordered.series[1:] == ordered.series[:-1]
+    same &= ordered.row[1:] == ordered.row[:-1]
+    return same
 
 
 def _capped(points: _Points, count: int, cap: int) -> _Points:
