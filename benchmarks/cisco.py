@@ -31,7 +31,7 @@ from apps.demo.watch import incident_of
 from apps.elasticsearch import IncidentQuery, connect, search_incidents
 from apps.feed.display import FeedDisplay
 from apps.feed.run import FeedOptions, FeedResult, feed_tables
-from apps.feed.series import Selection
+from apps.feed.series import Rules, Selection
 from apps.feed.sources import ColumnNames, open_source
 from apps.feed.times import format_ns
 from apps.local.jobs import CHAIN, progress
@@ -43,6 +43,18 @@ from topics import registry
 from topics.records import Incident
 
 DATASET = "bgpclear_first"
+#: Counters by their names in the YANG models of the routers; everything else is a gauge.
+COUNTERS = (
+    "*bytes-received",
+    "*bytes-sent",
+    "*packets-received",
+    "*packets-sent",
+    "*-packets",
+    "*-drops",
+    "*-drop",
+    "*update-messages*",
+    "*configuration-items-processed",
+)
 _QUIET_LOOKS = 10
 _LOOK_S = 1.0
 
@@ -68,12 +80,12 @@ def data_folder() -> Path:
     return folder
 
 
-def run(settings: Settings, files: Sequence[Path], timeout_s: float) -> Outcome:
+def run(settings: Settings, files: Sequence[Path], options: FeedOptions, timeout_s: float) -> Outcome:
     """Feed the files and wait until the chain has worked them off."""
     sources = [open_source(path, ColumnNames(), Selection()) for path in files]
     started = time.monotonic()
     with FeedDisplay(console) as display:
-        fed = feed_tables(settings, sources, FeedOptions(), display, lambda found: display.found(sources, found))
+        fed = feed_tables(settings, sources, options, display, lambda found: display.found(sources, found))
     fed_at = time.monotonic()
     drain(settings, last_window_end_ms(settings, fed), timeout_s)
     drained_at = time.monotonic()
@@ -227,6 +239,7 @@ def main() -> None:
     parser.add_argument("--grace-s", type=int, default=30, help="after an event's end its incident may still begin")
     parser.add_argument("--timeout-s", type=float, default=1800.0)
     parser.add_argument("--data-dir", type=Path, default=Path(".kappa/benchmark-cisco"))
+    parser.add_argument("--plain", action="store_true", help="feed counters as gauges too")
     parser.add_argument("--set", action="append", default=[], help="a setting, section.name=value; may be repeated")
     parser.add_argument("--keep", action="store_true", help="leave the stack running")
     given = parser.parse_args()
@@ -249,7 +262,9 @@ def main() -> None:
     stack.down(wipe=True)
     try:
         stack.up()
-        outcome = run(settings, sorted((folder / "by_node" / DATASET).glob("*.csv.gz")), given.timeout_s)
+        files = sorted((folder / "by_node" / DATASET).glob("*.csv.gz"))
+        kinds = Rules("gauge", () if given.plain else tuple((pattern, "cumulative") for pattern in COUNTERS))
+        outcome = run(settings, files, FeedOptions(kinds=kinds), given.timeout_s)
     finally:
         if not given.keep:
             stack.down()
