@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import signal
 import threading
@@ -156,6 +157,7 @@ class _Demo:
         self.halt.set()
         for thread in self.threads:
             thread.join(timeout=30)
+        gc.collect()  # producers in reference cycles would go on looking for the broker, and complain
         self.watch.close()
         self.stack.tell = lambda sentence: self.console.print(f"  {sentence}")
         stopped = self.stack.down()

@@ -234,7 +234,8 @@ class Stack:
     def _started(self, sentence: str, start: Callable[[], ProcessRecord]) -> ProcessRecord:
         self.tell(sentence)
         record = start()
-        self._write([*self._file().alive().values(), record])
+        others = [other for other in self._file().processes if other.name != record.name]
+        self._write([*others, record])
         return record
 
     def _start_jobs(self, jobs: Sequence[str], extra: Mapping[str, str]) -> None:
