@@ -73,7 +73,7 @@ def progress(port: int, host: str = "127.0.0.1") -> JobProgress | None:
     if metrics is None:
         return None
     return JobProgress(
-        lag_records=metrics.get("kappa_lag_records"),
+        lag_records=metrics.get("kappa_lag_records") if metrics.get("kappa_batches_total") else None,
         batches=metrics.get("kappa_batches_total"),
         batch_s=metrics.get("kappa_batch_duration_seconds"),
         watermark_s=metrics.get("kappa_watermark_seconds") or None,
