@@ -25,6 +25,8 @@ GROUP_SHARE: Final = 0.2
 
 #: Weight of the nominal rate against what is learned, in resource-windows.
 _PRIOR_TRIALS: Final = 1_000.0
+#: Weight of chance against what is learned of persistence, in surprising windows.
+_PRIOR_SURPRISES: Final = 50.0
 #: Intra-group correlation while nothing is learned, and the weight of that belief in group-windows.
 _PRIOR_CORRELATION: Final = 0.02
 _PRIOR_GROUPS: Final = 200.0
@@ -42,11 +44,13 @@ def log10_of(p: float) -> float:
     return math.log10(min(max(p, _P_FLOOR), 1.0))
 
 
-def alarm_levels(false_per_day: float, resources: int, groups: int, window_ms: int, report_log10: float) -> Levels:
+def alarm_levels(
+    false_per_day: float, resources: int, groups: int, window_ms: int, report_log10: float, persistence: float = 0.0
+) -> Levels:
     """Return the levels that spend `false_per_day` over a fleet.
 
     single:  share * B / (resources * windows per day)
-    pair:    the level b with 2 b^2 = its share, for two of three windows
+    pair:    the level b with b (2 b + persistence) = its share, for two of three windows
     hold:    sqrt(single): half the evidence, in log p, that opened the episode
     group:   share * B / (groups * windows per day)
 
@@ -56,18 +60,59 @@ def alarm_levels(false_per_day: float, resources: int, groups: int, window_ms: i
         groups: Groups tested in each window: services per region, services, regions, the cloud.
         window_ms: Length of a window.
         report_log10: log10 of the highest p ever reported; no level is above it.
+        persistence: By how much surprise is more likely soon after surprise than by chance.
     """
     windows_per_day = DAY_MS / window_ms
     per_test = false_per_day / (max(resources, 1) * windows_per_day)
     per_group = false_per_day / (max(groups, 1) * windows_per_day)
     single = min(log10_of(SINGLE_SHARE * per_test), report_log10)
-    pair = log10_of(PAIR_SHARE * per_test / (CONFIRMATION_WINDOWS - 1)) / 2
+    pair = _pair_level(PAIR_SHARE * per_test, CONFIRMATION_WINDOWS - 1, persistence)
     return Levels(
         single=single,
-        pair=min(pair, report_log10),
+        pair=min(log10_of(pair), report_log10),
         hold=min(single / 2, report_log10),
         group=log10_of(GROUP_SHARE * per_group),
     )
+
+
+def _pair_level(rate: float, chances: int, persistence: float) -> float:
+    """Return the b > 0 with b (chances b + persistence) = rate, without cancellation."""
+    return 2 * rate / (persistence + math.sqrt(persistence**2 + 4 * chances * rate))
+
+
+@dataclass
+class Persistence:
+    """How much more often than by chance a quiet resource is surprising again within the next windows.
+
+    Windows of one series are not independent, however well p is calibrated: what lasts two windows for no good reason
+    must not count as confirmed. The excess learned at the reporting level is taken to hold at every deeper level too
+    (tail dependence), which errs on the side of fewer alarms.
+
+    Attributes:
+        chance: Probability of it by chance.
+        surprising: Decayed number of surprising windows of resources without an incident.
+        repeated: Those of them that followed another one.
+    """
+
+    chance: float
+    surprising: float = 0.0
+    repeated: float = 0.0
+
+    @property
+    def excess(self) -> float:
+        """Return the probability beyond chance."""
+        learned = (_PRIOR_SURPRISES * self.chance + self.repeated) / (_PRIOR_SURPRISES + self.surprising)
+        return max(learned - self.chance, 0.0)
+
+    def decay(self, keep: float) -> None:
+        """Forget: weigh everything learned by `keep` in (0, 1]."""
+        self.surprising *= keep
+        self.repeated *= keep
+
+    def learn(self, surprising: int, repeated: int) -> None:
+        """Learn from one window of the fleet."""
+        self.surprising += surprising
+        self.repeated += repeated
 
 
 # ---- how often resources of a quiet group are surprising ------------------------------------------------------------

@@ -8,7 +8,8 @@ that changed are told; the rates of quiet groups are learned.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -122,6 +123,7 @@ class _Judgement:
             len(candidate_places(self.window.sizes)),
             self.window_ms,
             log10_of(self.parameters.report_p),
+            self.fleet.persistence.excess,
         )
 
     def _episodes(self) -> list[Episode]:
@@ -275,7 +277,6 @@ class _Judgement:
             self.owner[name] = target
         target.signs.update(other.signs)
         target.trim()
-        target.start_ms = min(target.start_ms, other.start_ms)
         target.last_end_ms = max(target.last_end_ms, other.last_end_ms)
         target.grown_end_ms = self.end_ms
         target.peak = max(target.peak, other.peak)
@@ -394,23 +395,29 @@ class _Judgement:
     # ---- learning ----------------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
-        """Learn how often resources without an incident are surprising, from groups without an incident."""
-        rates = self.fleet.rates
-        rates.decay(1 - self.window_ms / DAY_MS)
-        surprising: dict[Group, int] = {}
-        for resource, trace in self.fleet.traces.items():
-            if resource not in self.owner and self._is_new(trace.history[-1][0]):
-                group = (trace.service, trace.region)
-                surprising[group] = surprising.get(group, 0) + 1
-        owned: dict[Group, int] = {}
-        for member in self._members():
-            group = (member.service, member.region)
-            owned[group] = owned.get(group, 0) + 1
+        """Learn how surprising what has no incident is: by chance, together, and again."""
+        keep = 1 - self.window_ms / DAY_MS
+        quiet = {name: trace for name, trace in self.fleet.traces.items() if name not in self.owner}
+        self.fleet.persistence.decay(keep)
+        self._learn_persistence([trace for trace in quiet.values() if not trace.young])
+        self.fleet.rates.decay(keep)
+        self._learn_rates(quiet.values())
+
+    def _learn_persistence(self, traces: Sequence[Trace]) -> None:
+        now = [trace.history for trace in traces if trace.history[-1][0] == self.end_ms]
+        earliest_ms = self.end_ms - CONFIRMATION_WINDOWS * self.window_ms
+        repeated = sum(len(recent(history, earliest_ms)) > 1 for history in now)
+        self.fleet.persistence.learn(len(now), repeated)
+
+    def _learn_rates(self, quiet: Iterable[Trace]) -> None:
+        """Learn from the groups that are not part of an incident."""
+        surprising = Counter((trace.service, trace.region) for trace in quiet if self._is_new(trace.history[-1][0]))
+        owned = Counter((member.service, member.region) for member in self._members())
         wide = [episode.place for episode in self._episodes() if episode.scope != "resource"]
         for group in sorted(self.window.sizes, key=_group_order):
-            size = self.window.sizes[group] - owned.get(group, 0)
+            size = self.window.sizes[group] - owned[group]
             if size > 0 and not any(place.holds(group) for place in wide):
-                rates.learn(size, min(surprising.get(group, 0), size))
+                self.fleet.rates.learn(size, min(surprising[group], size))
 
 
 def _scope(place: Place) -> Scope:
@@ -466,8 +473,3 @@ def contributors(episode: Episode) -> list[Contributor]:
         if per_resource[name] <= most:
             listed.append(sign.contributor)
     return listed[:LISTED_CONTRIBUTORS]
-
-
-def learned(fleet: Fleet) -> Mapping[str, float]:
-    """Return the learned rates, for metrics."""
-    return {"rate": fleet.rates.rate, "correlation": fleet.rates.correlation}

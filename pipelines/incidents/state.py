@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import orjson
 
-from models.fleet import GroupRates, Place
+from models.episodes import CONFIRMATION_WINDOWS
+from models.fleet import GroupRates, Persistence, Place
 from pipelines.incidents.windows import Windows, summary_from_dict
 from pipelines.parameters import IncidentParameters
 from topics.records import Contributor, Scope
@@ -51,6 +52,8 @@ class Sign:
 @dataclass
 class Episode:
     """An open incident.
+
+    `id` and `start_ms` never change, whatever it grows into: readers find all its revisions by them.
 
     `published` is what readers were last told, as far as a change of it is worth a record; `pace` (windows) and
     `published_end_ms` bound how often small changes are told.
@@ -113,6 +116,7 @@ class Fleet:
 
     windows: Windows
     rates: GroupRates
+    persistence: Persistence
     episodes: dict[str, Episode] = field(default_factory=dict)
     traces: dict[str, Trace] = field(default_factory=dict)
 
@@ -120,7 +124,8 @@ class Fleet:
 def new_fleet(parameters: IncidentParameters) -> Fleet:
     """Return the state before the first summary."""
     nominal = 1 - (1 - parameters.report_p) ** parameters.group_windows
-    return Fleet(Windows(parameters.buckets), GroupRates(nominal))
+    chance = 1 - (1 - parameters.report_p) ** (CONFIRMATION_WINDOWS - 1)
+    return Fleet(Windows(parameters.buckets), GroupRates(nominal), Persistence(chance))
 
 
 def fleet_to_bytes(fleet: Fleet) -> bytes:
@@ -133,6 +138,7 @@ def fleet_to_bytes(fleet: Fleet) -> bytes:
             "last_end_ms": fleet.windows.last_end_ms,
             "pending": [pending[end_ms][bucket] for end_ms in sorted(pending) for bucket in sorted(pending[end_ms])],
             "rates": fleet.rates,
+            "persistence": fleet.persistence,
             "episodes": [fleet.episodes[key] for key in sorted(fleet.episodes)],
             "traces": {resource: fleet.traces[resource] for resource in sorted(fleet.traces)},
         }
@@ -157,7 +163,8 @@ def fleet_from_bytes(blob: bytes | bytearray) -> Fleet:
         windows.add(summary)
     episodes = [_episode(item) for item in fields["episodes"]]
     traces = {resource: _trace(item) for resource, item in fields["traces"].items()}
-    return Fleet(windows, GroupRates(**fields["rates"]), {item.id: item for item in episodes}, traces)
+    rates, persistence = GroupRates(**fields["rates"]), Persistence(**fields["persistence"])
+    return Fleet(windows, rates, persistence, {item.id: item for item in episodes}, traces)
 
 
 def _trace(fields: dict[str, Any]) -> Trace:

@@ -19,6 +19,7 @@ from models.fleet import (
     Group,
     GroupRates,
     GroupRule,
+    Persistence,
     Place,
     affected_places,
     alarm_levels,
@@ -41,6 +42,25 @@ def test_the_ways_to_open_together_spend_the_stated_rate(b: float, resources: in
         assert single + pair + group == pytest.approx(b, rel=1e-6)
     assert pytest.approx(1.0) == SINGLE_SHARE + PAIR_SHARE + GROUP_SHARE
     assert levels.single <= levels.hold
+
+
+@given(st.floats(0.0, 0.9), st.integers(1, 10_000))
+def test_lasting_surprise_lowers_the_level_of_confirmation(persistence: float, resources: int) -> None:
+    independent = alarm_levels(1.0, resources, 1, MINUTE_MS, -2.0)
+    levels = alarm_levels(1.0, resources, 1, MINUTE_MS, -2.0, persistence)
+    pair, per_window = 10**levels.pair, 10**levels.pair * (2 * 10**levels.pair + persistence)
+    assert levels.pair <= independent.pair
+    if pair < 0.01 * (1 - 1e-9):
+        assert per_window * resources * 1440 == pytest.approx(PAIR_SHARE)
+
+
+def test_persistence_is_what_exceeds_chance() -> None:
+    persistence = Persistence(chance=0.02)
+    assert persistence.excess == 0.0
+    persistence.learn(100_000, 30_000)
+    assert persistence.excess == pytest.approx(0.28, rel=0.01)
+    persistence.decay(1e-9)
+    assert persistence.excess == pytest.approx(0.0, abs=1e-3)
 
 
 def test_no_level_is_above_what_is_reported() -> None:

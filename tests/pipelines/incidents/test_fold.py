@@ -10,6 +10,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from pipelines.incidents.windows import BucketCountError
 from pipelines.parameters import IncidentParameters
@@ -172,6 +173,7 @@ def test_incidents_that_turn_out_to_be_one_are_closed_into_the_first() -> None:
     assert len(absorbed) == 1, "the third one makes it a group"
     assert states(absorbed[0]) == ["open", "close"]
     assert first[0].id in absorbed[0][-1].explanation
+    assert len({record.start_ms for record in first}) == 1, "readers find an incident by its start"
 
 
 def test_late_members_of_an_outage_join_it() -> None:
@@ -239,6 +241,19 @@ def test_noise_causes_about_as_many_incidents_as_the_user_allows(false_per_day: 
         ]
         opened += sum(record.state == "open" for record in job(fleet.summaries(window, findings)))
     assert 0.4 * days * false_per_day <= opened <= 1.3 * days * false_per_day
+
+
+def test_surprise_that_lasts_by_chance_is_no_confirmation() -> None:
+    """Calibrated p of resources whose windows are alike (correlation 0.7): "2 of 3" must not break the stated rate."""
+    fleet = cloud(services=("upf", "smf", "amf"), each=10, parameters=IncidentParameters(buckets=1))
+    generator = np.random.default_rng(7)
+    job, opened, z = Run(fleet.parameters), 0, generator.normal(size=len(fleet.resources))
+    for window in range(3 * 1440):
+        z = 0.7 * z + np.sqrt(1 - 0.7**2) * generator.normal(size=len(z))
+        p = 2 * stats.norm.sf(np.abs(z))
+        findings = [fleet.resources[place].finding(float(p[place])) for place in np.flatnonzero(p < 0.01)]
+        opened += sum(record.state == "open" for record in job(fleet.summaries(window, findings)))
+    assert opened <= 3 * fleet.parameters.false_incidents_per_day + 3
 
 
 # ---- the same log, the same bytes ------------------------------------------------------------------------------------
