@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -88,9 +89,10 @@ class Directory:
         """Find or give a row to every series of the windows' records; apply the windows' control records."""
         before = len(self._state.series)
         rows, window, resources, known, places = [], [], [], [], []
-        for index, marker in enumerate(windows):
-            self._apply([control for control in table.controls if control.end_ms == marker.end_ms])
-            records = table.between(marker.end_ms - 1, marker.end_ms)
+        controls = _by_window(table.controls)
+        slices = table.of_windows(windows)
+        for index, (marker, records) in enumerate(zip(windows, slices, strict=True)):
+            self._apply(controls.get(marker.end_ms, []))
             for record in range(records.start, records.stop):
                 columns = table.records[record].tolist()
                 resource = self._resource(table.resources[columns[RecordColumn.RESOURCE]])
@@ -106,7 +108,7 @@ class Directory:
             window=np.array(window, dtype=np.int64),
             resource=np.array(resources, dtype=np.int64),
             counts=np.array([len(part) for part in rows], dtype=np.int64),
-            value=table.value_rows(table.between(windows[0].end_ms - 1, windows[-1].end_ms)),
+            value=table.value_rows(slice(slices[0].start, slices[-1].stop)),
             row=np.concatenate([np.empty(0, dtype=np.int64), *rows]),
             known=known,
             places=places,
@@ -193,6 +195,13 @@ class Directory:
             last_time_ns=np.full(count, np.nan),
         )
         self._new = _NewSeries()
+
+
+def _by_window(controls: Sequence[Control]) -> dict[int, list[Control]]:
+    windows: dict[int, list[Control]] = {}
+    for control in controls:
+        windows.setdefault(control.end_ms, []).append(control)
+    return windows
 
 
 def _likelihood(kind: int, values: Floats) -> Likelihood:

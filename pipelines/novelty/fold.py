@@ -80,9 +80,9 @@ def _runs(
     """Cut consecutive windows into runs: at housekeeping points, and where a run gets too large for memory."""
     run: list[Marker] = []
     values = 0
-    for marker in markers:
+    for marker, records in zip(markers, table.of_windows(markers), strict=True):
         run.append(marker)
-        values += table.values_between(marker.end_ms - 1, marker.end_ms)
+        values += table.values_of(records)
         if _crosses(closed_ms, marker, snapshot_windows) or values >= _RUN_VALUES:
             yield run
             run, values = [], 0
@@ -119,6 +119,9 @@ def _records(run: Run, directory: Directory, bucket: int) -> tuple[list[Written]
 def _summaries(run: Run, tallies: Sequence[Tally], bucket: int) -> list[Written]:
     attendance = run.attendance
     known = [places[:count] for places, count in zip(attendance.places, attendance.known, strict=True)]
-    rows = zip(tallies, run.windows, known, attendance.refused(len(tallies)), strict=True)
     key = str(bucket).encode()
-    return [Written(SUMMARIES, key, orjson.dumps(tally.summary(*row, bucket, run.parameters))) for tally, *row in rows]
+    rows = zip(tallies, run.windows, known, attendance.refused(len(tallies)), strict=True)
+    return [
+        Written(SUMMARIES, key, orjson.dumps(tally.summary(window, places, refused, bucket, run.parameters)))
+        for tally, window, places, refused in rows
+    ]

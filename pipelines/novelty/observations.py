@@ -13,7 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.interface import Likelihood
-from pipelines.novelty.packing import Column, Control, Floats, Integers, Numbering, Parcel, Place, RecordColumn
+from pipelines.novelty.packing import (
+    Column,
+    Control,
+    Floats,
+    Integers,
+    Marker,
+    Numbering,
+    Parcel,
+    Place,
+    RecordColumn,
+)
 from pipelines.novelty.state import CUMULATIVE, DELTA, SeriesTable
 
 #: A count above this in a series' first windows makes it an amount: counts of that size are continuous.
@@ -44,13 +54,16 @@ class RecordTable:
     values: Floats
     controls: Sequence[Control]
 
-    def between(self, after_ms: int, upto_ms: int) -> slice:
-        """Return which records belong to windows that end after `after_ms` and not after `upto_ms`."""
-        return slice(*np.searchsorted(self.records[:, RecordColumn.END_MS], [after_ms, upto_ms], "right").tolist())
+    def of_windows(self, markers: Sequence[Marker]) -> list[slice]:
+        """Return which records belong to each window."""
+        ends = np.ascontiguousarray(self.records[:, RecordColumn.END_MS])
+        wanted = [marker.end_ms for marker in markers]
+        bounds = np.searchsorted(ends, wanted, "left").tolist(), np.searchsorted(ends, wanted, "right").tolist()
+        return [slice(*pair) for pair in zip(*bounds, strict=True)]
 
-    def values_between(self, after_ms: int, upto_ms: int) -> int:
-        """Return how many values the records of these windows hold."""
-        return int(self.records[self.between(after_ms, upto_ms), RecordColumn.SERIES].sum())
+    def values_of(self, records: slice) -> int:
+        """Return how many values the records hold."""
+        return int(self.records[records, RecordColumn.SERIES].sum())
 
     def value_rows(self, records: slice) -> Integers:
         """Return the rows of `values` that belong to the records, in order."""
@@ -69,8 +82,11 @@ def gather(parcels: Sequence[Parcel], after_ms: int, upto_ms: int) -> RecordTabl
     names = Numbering(), Numbering(), Numbering()
     records = [_renumbered(parcel, *names) for parcel in parcels]
     counts = np.concatenate([table[:, RecordColumn.SERIES] for table in records])
+    resources, places, shapes = (list(numbering) for numbering in names)
     table = RecordTable(
-        *(list(numbering) for numbering in names),
+        resources,
+        places,
+        shapes,
         records=np.concatenate(records),
         first=np.cumsum(counts) - counts,
         values=np.concatenate([parcel.values for parcel in parcels]),

@@ -208,7 +208,7 @@ def join_sections(sections: Iterable[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def split_sections(blob: bytes | bytearray) -> list[memoryview]:
+def split_sections(blob: bytes | bytearray | memoryview) -> list[memoryview]:
     """Return the sections of a blob made by `join_sections`."""
     view, at, sections = memoryview(blob), 0, []
     while at < len(view):

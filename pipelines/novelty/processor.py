@@ -40,7 +40,7 @@ class NoveltyProcessor(StatefulProcessor):
         self._model = handle.getValueState("model", _BLOB_SCHEMA)
         self._buffer = handle.getListState("buffer", _BLOB_SCHEMA)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Take parcels of one bucket; give the records of the windows they close."""
         (bucket,) = key
         arrived = {blob: parcel_from_bytes(blob) for blob in (bytes(row[1]) for row in rows)}

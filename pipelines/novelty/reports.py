@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 import orjson
-from models.series import MODEL_VERSION
 from numpy.typing import NDArray
 
 from models.interface import LOG10_P_FLOOR, Floats, Likelihood
+from models.series import MODEL_VERSION
 from pipelines.novelty.packing import Integers, Marker, Place, field_names
 from pipelines.novelty.state import BucketState
 from pipelines.parameters import NoveltyParameters
@@ -229,5 +229,7 @@ def snapshots(state: BucketState, names: Sequence[list[Any]]) -> Iterator[tuple[
 
 
 def _series_model(state: BucketState, row: int, name: list[Any]) -> SeriesModel:
+    metric, attributes, kind, unit = name
     likelihood = Likelihood(int(state.series.likelihood[row])).name.lower()
-    return SeriesModel(*name, likelihood, int(state.series.last_end_ms[row]), state.models.describe(row))
+    last_end_ms = int(state.series.last_end_ms[row])
+    return SeriesModel(metric, attributes, kind, unit, likelihood, last_end_ms, state.models.describe(row))

@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from models.reporting import judge_then_learn
-from models.rollup import calibrate, combine, score_0_100
-from models.series import score_then_learn
 from numpy.typing import NDArray
 
 from models.interface import Block, Floats, Likelihood, Verdicts
+from models.reporting import judge_then_learn
+from models.rollup import calibrate, combine, score_0_100
+from models.series import score_then_learn
 from pipelines.novelty.directory import Attendance
 from pipelines.novelty.observations import (
     Observations,
@@ -115,7 +115,7 @@ class Judged:
 def judge(run: Run) -> Judged:
     """Fold the run: score and learn its series, combine them to resources, find the silent ones."""
     state = run.state
-    state.models.add(state.series.likelihood[len(state.models) :])
+    state.grow_models()
     age = state.resources.windows[:, None] + np.cumsum(run.reported, axis=1)
     silent_log10_p = _silence(run)
     seen = run.seen()

@@ -6,19 +6,19 @@ micro-batch happens to end. Rows are in order of first appearance, so equal logs
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
+
 from models.reporting import ReportingState
 from models.rollup import TailState
 from models.series import SeriesState
-from numpy.typing import NDArray
-
 from pipelines.novelty.packing import NOWHERE, SHAPE_SEPARATOR, Integers, Place, join_sections, split_sections
 from topics.records import KINDS, LOG_OTHER_TEMPLATE, LOG_SEVERITY_METRIC, LOG_TEMPLATE_METRIC
 
@@ -81,9 +81,9 @@ class ResourceTable(_Columns):
         log_windows: Windows with log templates.
     """
 
-    last_end_ms: Integers = field(default_factory=partial(np.empty, 0, np.int64))
-    windows: Integers = field(default_factory=partial(np.empty, 0, np.int64))
-    log_windows: Integers = field(default_factory=partial(np.empty, 0, np.int64))
+    last_end_ms: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    windows: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    log_windows: Integers = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass
@@ -101,14 +101,14 @@ class SeriesTable(_Columns):
         last_time_ns: Event time of it.
     """
 
-    resource: NDArray[np.int32] = field(default_factory=partial(np.empty, 0, np.int32))
-    kind: NDArray[np.int8] = field(default_factory=partial(np.empty, 0, np.int8))
-    log: NDArray[np.int8] = field(default_factory=partial(np.empty, 0, np.int8))
-    likelihood: NDArray[np.int8] = field(default_factory=partial(np.empty, 0, np.int8))
-    last_end_ms: Integers = field(default_factory=partial(np.empty, 0, np.int64))
-    observations: Integers = field(default_factory=partial(np.empty, 0, np.int64))
-    last: NDArray[np.float64] = field(default_factory=partial(np.empty, 0, np.float64))
-    last_time_ns: NDArray[np.float64] = field(default_factory=partial(np.empty, 0, np.float64))
+    resource: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    kind: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    log: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    likelihood: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    last_end_ms: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    observations: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    last: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    last_time_ns: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
 
 
 def parse_identities(identities: Sequence[bytes]) -> list[list[Any]]:
@@ -163,6 +163,13 @@ class BucketState:
     def place(self, resource: int) -> Place:
         """Return where a resource belongs: what its telemetry tells wins over the inventory."""
         return self.told[resource].over(self.inventory.get(self.names[resource], NOWHERE))
+
+    def grow_models(self) -> None:
+        """Give every series that joined a model; it starts from what the same series on other resources taught."""
+        known = len(self.models)
+        classes = [zlib.crc32(identity) for identity in self.identities[known:]]
+        class_id = np.array(classes, dtype=np.uint32).astype(np.int32)
+        self.models.grow(self.series.likelihood[known:].tolist(), class_id.tolist())
 
     def expire(self, before_ms: int) -> bool:
         """Forget series and resources without a value since `before_ms`; return whether there were any."""

@@ -117,6 +117,7 @@ class Bucket:
     """The fold with its state store: what the processor does, without Spark."""
 
     parameters: NoveltyParameters = field(default_factory=NoveltyParameters)
+    number: int = 3
     stored: bytes | None = None
     waiting: list[Parcel] = field(default_factory=list)
     written: list[Written] = field(default_factory=list)
@@ -126,7 +127,7 @@ class Bucket:
         """One micro-batch."""
         state = BucketState() if self.stored is None else BucketState.from_bytes(self.stored)
         self.waiting.append(parcel(log))
-        for written, counts in close_windows(state, self.waiting, 3, self.parameters):
+        for written, counts in close_windows(state, self.waiting, self.number, self.parameters):
             self.written += written
             self.counts.append(counts)
         self.waiting = [each for each in self.waiting if each.last_end_ms > state.end_ms]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +23,15 @@ from tests.pipelines.novelty.log import (
     record,
     series,
 )
-from topics.records import LOG_OTHER_TEMPLATE, LOG_SEVERITY_METRIC, LOG_TEMPLATE_METRIC, Score, SeriesScore, Summary
+from topics.records import (
+    LOG_OTHER_TEMPLATE,
+    LOG_SEVERITY_METRIC,
+    LOG_TEMPLATE_METRIC,
+    Score,
+    SeriesScore,
+    Statistics,
+    Summary,
+)
 from topics.registry import MODELS, SCORES, SUMMARIES
 
 #: Small spans, so that a short log reaches expiry, snapshots and the series limit.
@@ -68,6 +75,7 @@ def busy_log(windows: int, seed: int) -> list[list[Item]]:
 
 LOG = busy_log(40, seed=7)
 NUMBERED = list(enumerate(item for window in LOG for item in window))
+RECORDS = [pair for pair in NUMBERED if isinstance(pair[1], Statistics)]
 EXPECTED = fold([item for _, item in NUMBERED], RULES)
 
 
@@ -80,9 +88,8 @@ def shuffled_before_markers(draw: random.Random) -> list[tuple[int, Item]]:
         at += len(window)
         body = numbered[:-1] + draw.choices(numbered[:-1], k=draw.randrange(4) if len(numbered) > 1 else 0)
         draw.shuffle(body)
-        early = [draw.choice(NUMBERED)] if draw.random() < 0.3 and isinstance(NUMBERED[0][1], type(LOG[0][0])) else []
-        records = [pair for pair in early if not hasattr(pair[1], "partition")]
-        log += [*records, *body, *numbered[-1:] * draw.randrange(1, 3)]
+        any_time = [draw.choice(RECORDS)] if draw.random() < 0.3 else []
+        log += [*any_time, *body, *numbered[-1:] * draw.randrange(1, 3)]
     return log
 
 
@@ -119,7 +126,13 @@ def test_windows_at_or_before_the_last_closed_one_are_ignored() -> None:
 def test_every_record_is_its_type_and_every_number_finite() -> None:
     for score in EXPECTED.of(SCORES):
         score["series"] = [SeriesScore(**each) for each in score["series"]]
-        assert orjson.loads(orjson.dumps(Score(**score)))["severity"] in ("none", "warning", "minor", "major", "critical")
+        assert orjson.loads(orjson.dumps(Score(**score)))["severity"] in (
+            "none",
+            "warning",
+            "minor",
+            "major",
+            "critical",
+        )
         for each in score["series"]:
             assert 1e-300 <= each.p <= 1
             assert 0 <= each.score <= 100
