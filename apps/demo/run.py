@@ -52,7 +52,7 @@ _LOOK_EVERY_S: Final = 0.25
 _PICTURE_EVERY_S: Final = 1.0
 _LINE_EVERY_S: Final = 5.0
 #: How long the chain may take to finish what was written before the demo gives up on it.
-_CATCH_UP_LIMIT_S: Final = 600.0
+_CATCH_UP_LIMIT_S: Final = 1200.0
 #: A search sees what was written up to one refresh ago.
 _SETTLE_S: Final = 3.0
 _ELECTION_LIMIT_S: Final = 20.0

@@ -126,7 +126,8 @@ class Screen:
         if process.name not in CHAIN or progress is None or self.picture is None:
             return "", "", ""
         event_time = {"statistics": self.picture.reached.closed_ms, "novelty": self.picture.reached.scored_ms}
-        lag = "" if progress.lag_records is None else f"{progress.lag_records:,.0f}"
+        records = self.picture.lags.get(process.name)
+        lag = "" if records is None else f"{records:,}"
         batch = "" if not progress.batch_s else f"{progress.batch_s:.1f} s"
         return utc(event_time.get(process.name)), lag, batch
 
@@ -179,19 +180,23 @@ def show_judgement(console: Console, judgement: Judgement, first_incident_s: flo
     console.print("[bold green]passed[/]" if judgement.passed else "[bold red]failed[/]")
 
 
+def _names(incidents: Sequence[str]) -> str:
+    """Return the first incident's short name, and how many more there are."""
+    more = f" +{len(incidents) - 1}" if len(incidents) > 1 else ""
+    return incidents[0][:12] + more if incidents else ""
+
+
 def _verdicts(judgement: Judgement) -> Table:
-    table = Table("fault", "kind", "from (UTC)", "must be found", "incident", "delay", box=box.SIMPLE)
+    table = Table("fault", "kind", "from (UTC)", "must find", "incident", "delay", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for verdict in judgement.report.verdicts:
         fault = verdict.fault
         missed = "[bold red]missed[/]" if fault.must_find else "[dim]none[/]"
         table.add_row(
             fault.id.split("-")[0],
             fault.kind,
-            utc(fault.start_ms, "%m-%d %H:%M:%S"),
+            utc(fault.start_ms),
             "yes" if fault.must_find else "no",
-            ", ".join(verdict.incidents[:1]) + (f" +{len(verdict.incidents) - 1}" if len(verdict.incidents) > 1 else "")
-            if verdict.found
-            else missed,
+            _names(verdict.incidents) or missed,
             "" if verdict.delay_ms is None else f"{verdict.delay_ms / 60_000:.1f} min",
         )
     return table

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -139,7 +139,7 @@ class Picture:
 
     processes: tuple[ProcessStatus, ...]
     reached: Reached
-    at_s: float
+    lags: Mapping[str, int | None]
 
     @property
     def ended(self) -> tuple[ProcessStatus, ...]:
@@ -147,17 +147,55 @@ class Picture:
         return tuple(process for process in self.processes if process.state == "ended")
 
     @property
-    def lag_records(self) -> float | None:
-        """Records that wait anywhere in the chain; None while a job says nothing."""
-        lags = [
-            process.progress.lag_records if process.progress else None
-            for process in self.processes
-            if process.name in CHAIN
-        ]
-        known = [lag for lag in lags if lag is not None]
-        return sum(known) if len(known) == len(lags) else None
+    def lag_records(self) -> int | None:
+        """Records that wait anywhere in the chain; None while a job has not finished its first batch."""
+        known = [lag for lag in self.lags.values() if lag is not None]
+        return sum(known) if len(known) == len(CHAIN) else None
+
+
+def lags(settings: Settings) -> dict[str, int | None]:
+    """Return the records that each job has still to read, by the offsets its checkpoint has committed.
+
+    The jobs are looked at in the order of the chain: if all lags are 0, whatever was in the log at the first look has
+    gone all the way. A job's own metric would not do, it is as old as its last batch.
+    """
+    with LogReader(settings.kafka.bootstrap_servers) as reader:
+        return {job: _lag(reader, committed_offsets(settings.checkpoint_dir(job))) for job in CHAIN}
+
+
+def _lag(reader: LogReader, committed: Mapping[tuple[str, int], int] | None) -> int | None:
+    if committed is None:
+        return None
+    return sum(max(0, reader.bounds(partition)[1] - offset) for partition, offset in committed.items())
+
+
+def committed_offsets(checkpoint: Path) -> dict[tuple[str, int], int] | None:
+    """Return the offsets after the last record of the last finished batch, by (topic, partition); None: no batch yet.
+
+    Args:
+        checkpoint: Folder of a query's checkpoint; `offsets/<batch>` has one line of JSON per source.
+    """
+    batches = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdecimal()]
+    if not batches:
+        return None
+    lines = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()
+    sources = [orjson.loads(line) for line in lines[2:] if line.startswith("{")]
+    return {
+        (topic, int(partition)): offset
+        for source in sources
+        for topic, partitions in source.items()
+        for partition, offset in partitions.items()
+    }
 
 
 def picture(stack: Stack) -> Picture:
     """Look at the chain."""
-    return Picture(tuple(stack.status()), reached(stack.settings), time.monotonic())
+    return Picture(tuple(stack.status()), reached(stack.settings), _lags_or_unknown(stack.settings))
+
+
+def _lags_or_unknown(settings: Settings) -> dict[str, int | None]:
+    """Return the lags, unknown while the broker is not there or a checkpoint is just being cleaned."""
+    try:
+        return lags(settings)
+    except (KafkaException, OSError, ValueError):
+        return dict.fromkeys(CHAIN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import orjson
 import pytest
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from apps.demo.judge import Judgement, Latency, false_incident_bound, latency_of
 from apps.demo.view import Screen, Simulation, cause, incident_line, show_judgement
-from apps.demo.watch import incident_of
+from apps.demo.watch import committed_offsets, incident_of
 from apps.settings import Settings
 from apps.simulator.faults import Fault
 from apps.simulator.scoring import score
@@ -122,3 +123,15 @@ def test_screen_shows_incidents_beside_their_faults_from_the_first_moment() -> N
     assert "spike: requests of vm-1 jump for 5 min" in shown
     assert "spike" in incident_line(INCIDENT, [FAULT], 1.0)
     assert "no injected fault" in incident_line(replace(INCIDENT, resources=["vm-9"], service="smf"), [FAULT], 1.0)
+
+
+def test_committed_offsets_are_those_of_the_last_finished_batch(tmp_path: Path) -> None:
+    assert committed_offsets(tmp_path) is None
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "offsets").mkdir()
+    for batch, end in ((9, 100), (10, 200), (11, 300)):
+        source = f'{{"telemetry.logs":{{"0":{end},"1":5}}}}'
+        (tmp_path / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{source}\n{{"other":{{"0":7}}}}')
+    for finished in ("9", "10", ".10.crc"):
+        (tmp_path / "commits" / finished).write_text("v1\n{}")
+    assert committed_offsets(tmp_path) == {("telemetry.logs", 0): 200, ("telemetry.logs", 1): 5, ("other", 0): 7}
