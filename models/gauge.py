@@ -15,7 +15,7 @@ smaller p counts twice (Bonferroni).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -43,7 +43,7 @@ SPREAD_WEIGHT2: Final = slice(OWN + 18, OWN + 20)
 #: (scale, level or difference)
 MEAN: Final = slice(OWN + 20, OWN + 24)
 SQUARES: Final = slice(OWN + 24, OWN + 28)
-END: Final = OWN + 28
+FOURTHS: Final = slice(OWN + 28, OWN + 32)
 
 LEVEL, DIFFERENCE = range(2)
 _LARGEST: Final = 1e100
@@ -54,7 +54,11 @@ _LEAST_SHARE: Final = 0.05
 _UNIT_SHARE: Final = 0.1
 _EVIDENCE_STEP: Final = 4.0
 _HETEROGENEITY: Final = 0.1
-#: ln 10^-resolution of the 0.5 % point of t, by 1 / df.
+#: Changes that a constant series is expected to have shown before its first window.
+_CHANGE: Final = 0.05
+#: A gap over which the past fades to less than this loses degrees of freedom.
+_GAP: Final = 0.9
+#: 99.5 % point of t, by 1 / df.
 _GRID: Final = np.linspace(0.0, 1.0, 201)
 _CRITICAL: Final = special.stdtrit(1 / np.maximum(_GRID, 1e-9), 0.995)
 
@@ -68,7 +72,8 @@ class _Trace:
     centre: Floats  #: shape (2, 2, T)
     scale: Floats  #: shape (2, 2, T)
     t: Floats  #: shape (2, 2, T)
-    df: Floats  #: shape (2, T)
+    df: Floats  #: shape (2, 2, T)
+    constant: NDArray[np.bool_]  #: whether the series never changed, shape (T,)
     unit: Floats  #: shape (T,)
     windows: Floats  #: shape (T,)
     decay: Floats  #: shape (T,)
@@ -76,8 +81,9 @@ class _Trace:
     @classmethod
     def empty(cls, size: int) -> _Trace:
         both, grid, line = (2, size), (2, 2, size), (size,)
-        shapes = (both, both, grid, grid, grid, both, line, line, line)
-        return cls(*(np.empty(shape) for shape in shapes))
+        shapes = (both, both, grid, grid, grid, grid, line, line, line, line)
+        trace = cls(*(np.empty(shape) for shape in shapes))
+        return replace(trace, constant=np.empty(size, dtype=np.bool_))
 
 
 def score_then_learn(
@@ -115,7 +121,8 @@ def _step(working: Floats, class_id: NDArray[np.int32], step: Step, memory_ms: f
 def _predict_and_learn(state: Floats, value: Floats, step: Step, memory_ms: float, trace: _Trace) -> None:
     out = step.out
     lam = layout.forgetting(state[LAST_MS], step.end_ms, memory_ms)
-    lam2 = lam * lam
+    # Kish's sum of squared weights; a long gap makes the past count for less, not merely fade.
+    lam2 = lam * np.maximum(lam, _GAP)
     state[WINDOWS] *= lam
     weight, spread_weight = state[MEAN_WEIGHT], state[SPREAD_WEIGHT]
     weight2, spread_weight2 = state[MEAN_WEIGHT2], state[SPREAD_WEIGHT2]
@@ -126,27 +133,36 @@ def _predict_and_learn(state: Floats, value: Floats, step: Step, memory_ms: floa
     weight2 *= lam2
     spread_weight2 *= lam2
     squares *= lam
+    fourths = state[FOURTHS].reshape(2, 2, size)
+    fourths *= lam
 
     y = np.stack([value, np.arcsinh(value / state[UNIT])])
     scales = np.stack([y, y - state[PREVIOUS]], axis=1)
     known = state[WINDOWS] > 0
     share = np.clip(step.weight / state[SAMPLES], _LEAST_SHARE, 1.0)
     unsure = 1 / share + weight2 / np.maximum(weight * weight, _TINY)
-    floor = _RESOLUTION * np.maximum(np.abs(y), np.abs(mean[:, LEVEL]))
+    floor = _RESOLUTION * np.abs(mean[:, LEVEL])
     variance = squares / np.maximum(spread_weight, _TINY) + (floor * floor)[:, None]
-    scale = np.sqrt(np.maximum(variance * unsure, _TINY))
+    deviation = np.sqrt(np.maximum(variance * unsure, _TINY))
+    freedom = spread_weight * spread_weight / np.maximum(spread_weight2, _TINY)
+    heavy = _tail_weight(fourths, squares, spread_weight, freedom)
+    scale = deviation * np.sqrt(1 - 2 * heavy)
     error = scales - mean
     t = error / scale
     trace.y[:, out], trace.before[:, out], trace.unit[out] = y, state[PREVIOUS], state[UNIT]
     trace.centre[:, :, out], trace.scale[:, :, out], trace.t[:, :, out] = mean, scale, t
-    trace.df[:, out] = spread_weight * spread_weight / np.maximum(spread_weight2, _TINY)
+    trace.df[:, :, out] = freedom / (1 + freedom * heavy)
+    trace.constant[out] = squares[0, LEVEL] == 0
     trace.windows[out], trace.decay[out] = state[WINDOWS], lam
 
-    limit = layout.settled_limit(state[WINDOWS]) * scale
+    # The first change of a constant is learned in full: there is no spread yet to measure it by.
+    limit = np.where(squares > 0, layout.settled_limit(state[WINDOWS]) * deviation, np.inf)
     error = np.clip(error, -limit, limit)
     counts = np.stack([np.ones(size), known.astype(np.float64)])
     taught = np.where(weight > 0, counts, 0.0)
-    squares += error * error / unsure * taught
+    square = error * error / unsure * taught
+    squares += square
+    fourths += square * square
     spread_weight += taught
     spread_weight2 += taught
     gain = share * counts
@@ -162,6 +178,14 @@ def _predict_and_learn(state: Floats, value: Floats, step: Step, memory_ms: floa
         _cut(state, changed)
 
 
+def _tail_weight(fourths: Floats, squares: Floats, weight: Floats, freedom: Floats) -> Floats:
+    """Return 1 / df of the Student t that has the residuals' kurtosis 3 + 6 / (df - 4); 0 where they look normal."""
+    kurtosis = fourths * weight / np.maximum(squares * squares, _TINY)
+    # Chance alone moves the kurtosis of n normal residuals by sqrt(24 / n).
+    excess = np.maximum(kurtosis - 3 - np.sqrt(24 / np.maximum(freedom, 1.0)), 0.0)
+    return np.asarray(excess / (4 * excess + 6))
+
+
 def _cut(state: Floats, changed: NDArray[np.bool_]) -> None:
     """Keep what is known at the weight of a few windows."""
     left = drift.WEIGHT_LEFT
@@ -171,6 +195,8 @@ def _cut(state: Floats, changed: NDArray[np.bool_]) -> None:
         if columns is SPREAD_WEIGHT:
             squares = state[SQUARES].reshape(2, 2, -1)
             squares *= factor
+            fourths = state[FOURTHS].reshape(2, 2, -1)
+            fourths *= factor
         weight *= factor
         weight2[...] = np.where(factor < 1, weight, weight2)
     state[WINDOWS] = np.where(changed.any(axis=0), np.minimum(state[WINDOWS], left), state[WINDOWS])
@@ -203,7 +229,8 @@ def _first(working: Floats, class_id: NDArray[np.int32], new: Rows, value: Float
         prior[MEAN], prior[SQUARES] = mean, (spread.reshape(2, 2, -1) * freedom).reshape(4, -1)
         prior[MEAN_WEIGHT] = prior[MEAN_WEIGHT2] = weight
         prior[SPREAD_WEIGHT] = prior[SPREAD_WEIGHT2] = freedom
-        for part in (MEAN, SQUARES, MEAN_WEIGHT, MEAN_WEIGHT2, SPREAD_WEIGHT, SPREAD_WEIGHT2):
+        prior[FOURTHS] = 3 * (spread.reshape(2, 2, -1) ** 2 * freedom).reshape(4, -1)
+        for part in (MEAN, SQUARES, FOURTHS, MEAN_WEIGHT, MEAN_WEIGHT2, SPREAD_WEIGHT, SPREAD_WEIGHT2):
             state[part] = np.where(enough, prior[part][:, known.newcomer], state[part])
     return state[OWN:]
 
@@ -245,7 +272,7 @@ def _evidence_weights(working: Floats, steps: list[Step], trace: _Trace) -> Floa
     log_density = student_log_density(trace.t, np.maximum(trace.df, 1e-2)) - np.log(trace.scale)
     stretch = -np.log(np.hypot(trace.y[0], trace.unit))
     gained = np.clip(log_density[1] - log_density[0] + stretch, -_EVIDENCE_STEP, _EVIDENCE_STEP)
-    gained = np.where(trace.df > 0, gained, 0.0)
+    gained = np.where(trace.df[0] > 0, gained, 0.0)
     before = np.empty_like(gained)
     for step in steps:
         evidence = working[EVIDENCE, step.at] * trace.decay[step.out]
@@ -263,7 +290,8 @@ def _verdicts(trace: _Trace, tails: Floats, log_weights: Floats) -> Verdicts:
     mixed = np.logaddexp(parts[0], parts[1])
     # Above 1/2 the other side is the smaller one.
     mixed = np.where(mixed > -np.log(2.0), np.log1p(-np.exp(np.minimum(mixed, -1e-16))), mixed)
-    log10_p = np.where(trace.df > 0, np.minimum(mixed / np.log(10.0) + LOG10_2, 0.0), 0.0)
+    log10_p = np.where(trace.df[0] > 0, np.minimum(mixed / np.log(10.0) + LOG10_2, 0.0), 0.0)
+    log10_p = np.where(trace.constant, np.maximum(log10_p, _first_change(trace)), log10_p)
     both = np.minimum(log10_p[LEVEL], log10_p[DIFFERENCE]) + LOG10_2
     speaks = log10_p[DIFFERENCE] < log10_p[LEVEL]
     expected, lower, upper = _interval(trace, chosen, speaks)
@@ -277,12 +305,24 @@ def _verdicts(trace: _Trace, tails: Floats, log_weights: Floats) -> Verdicts:
     )
 
 
+def _first_change(trace: _Trace) -> Floats:
+    """Return log10 p of the first change of a constant: a rate of changes never seen, and a jump of its size.
+
+    Rate ~ Beta(0.05, 1): after n constant windows a change has the probability 0.05 / (n + 1.05). The jump, relative to
+    the level, is half-Cauchy.
+    """
+    rate = _CHANGE / (trace.windows + 1 + _CHANGE)
+    level = np.maximum(np.abs(trace.centre[0, LEVEL]), _TINY)
+    jump = np.minimum(np.abs(trace.y[0] - trace.centre[0, LEVEL]) / level, 1e12)
+    return np.where(jump > _RESOLUTION, np.log10(rate * np.arctan2(1.0, jump) * (2 / np.pi)), 0.0)
+
+
 def _interval(trace: _Trace, logarithmic: NDArray[np.bool_], differs: NDArray[np.bool_]) -> tuple[Floats, ...]:
     """Return median and 99 % interval of the predictive that speaks: its scale, level or difference."""
     kind = differs.astype(np.intp)
     at = np.arange(len(kind))
     scale = logarithmic[kind, at].astype(np.intp)
-    df = trace.df[kind, at]
+    df = trace.df[scale, kind, at]
     centre = trace.centre[scale, kind, at] + np.where(differs, trace.before[scale, at], 0.0)
     half = trace.scale[scale, kind, at] * np.interp(1 / np.maximum(df, 1.0), _GRID, _CRITICAL)
     known = df > 0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from models.interface import Floats, Rows
 
 #: Floats per series.
-WIDTH: Final = 34
+WIDTH: Final = 36
 #: End of the last window with a value, NaN before the first.
 LAST_MS: Final = 0
 #: Effective number of own windows: grows by 1 per window, forgets with the memory.
@@ -22,7 +22,7 @@ OWN: Final = 2
 #: Own windows after which an outlier is no longer learned in full.
 SETTLED: Final = 20.0
 #: Outliers of settled series are learned as if they were this many deviations off.
-LEARNED_DEVIATIONS: Final = 6.0
+LEARNED_DEVIATIONS: Final = 5.0
 #: Weight of the class prior, in windows.
 PRIOR_WINDOWS: Final = 5.0
 #: Siblings needed, with so many own windows each, before a class says anything about a new series.

@@ -9,6 +9,10 @@ a high quantile u, pooled over resources, follow a generalised Pareto distributi
 moments (Hosking and Wallis, 1987):
 
     p_calibrated = rate (1 + xi (S - u) / sigma)^(-1 / xi)
+
+Before it, breadth: many mildly surprising series are evidence that the Cauchy combination does not see. The number of
+series with p < 1e-2 is tested against its learned distribution, negative binomial with pooled rate and overdispersion,
+and the smaller of the two p counts twice (Bonferroni).
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.interface import LOG10_P_FLOOR, Floats, Rows
+from models.tails import LOG10_2, negative_binomial_upper
 
 LAYOUT_VERSION: Final = 1
 
@@ -103,12 +108,32 @@ _PRIOR_WEIGHT: Final = 20.0
 _MOST_SHAPE: Final = 0.5
 #: An anomaly is learned as if its excess were this many means.
 _LEARNED_MEANS: Final = 6.0
+_LEAST_SHAPE: Final = 1e-3
 _SLOWEST_STEP: Final = 0.005
-_FASTEST_COUNT: Final = 200.0
+_FIRST_COUNT: Final = 2_000.0
+
+
+#: A surprise below this p is never learned as the way things are, and the threshold never leaves this range.
+_LEARNED_DOWN_TO: Final = float(-np.log(1e-4))
+_MOST_THRESHOLD: Final = 1.5 * _NOMINAL
+_LEAST_THRESHOLD: Final = 0.5
+
+#: A series with p at or below this is surprising.
+SURPRISING_LOG10_P: Final = -2.0
+_BREADTH_RATE: Final = 1e-2
+_BREADTH_DISPERSION: Final = 0.5
+#: Weight of these beliefs, and memory, in resource-windows.
+_BREADTH_PRIOR: Final = 50.0
+_BREADTH_MEMORY: Final = 20_000.0
+_LEARNED_DEVIATIONS: Final = 3.0
 
 
 def _nominal() -> Floats:
     return np.array([_NOMINAL, 0.0, 0.0, 1.0, _PRIOR_SHAPE])
+
+
+def _nominal_breadth() -> Floats:
+    return np.array([0.0, 0.0, 0.0, 0.0])
 
 
 @dataclass
@@ -117,16 +142,18 @@ class TailState:
 
     Attributes:
         numbers: Threshold u, values seen, excesses seen, sigma, xi; shape (5,).
+        breadth: Series tested, surprising series, sum of the dispersion's moment, its weight; decayed, shape (4,).
         excesses: The latest excesses, a ring, shape (512,).
     """
 
     numbers: Floats = field(default_factory=_nominal)
+    breadth: Floats = field(default_factory=_nominal_breadth)
     excesses: Floats = field(default_factory=lambda: np.zeros(_KEPT))
 
     def to_bytes(self) -> bytes:
         """Return the state as bytes."""
         head = np.array([LAYOUT_VERSION], "<i8").tobytes()
-        return head + self.numbers.astype("<f8").tobytes() + self.excesses.astype("<f8").tobytes()
+        return head + b"".join(part.astype("<f8").tobytes() for part in (self.numbers, self.breadth, self.excesses))
 
     @classmethod
     def from_bytes(cls, blob: bytes | bytearray | memoryview) -> TailState:
@@ -140,7 +167,52 @@ class TailState:
             message = f"calibration has layout {version}, this code reads {LAYOUT_VERSION}: start a new generation"
             raise ValueError(message)
         values = np.frombuffer(blob, "<f8", offset=8).astype(np.float64)
-        return cls(values[:-_KEPT], values[-_KEPT:])
+        return cls(values[:5], values[5:9], values[9:])
+
+
+def surprising(log10_p: Floats, first: Rows, last: Rows) -> Rows:
+    """Count each group's members with p <= 1e-2, shape (g,); arguments as those of `combine`."""
+    total = np.concatenate([[0], np.cumsum(np.asarray(log10_p) <= SURPRISING_LOG10_P)])
+    return np.asarray(total[last] - total[first])
+
+
+def broaden(
+    state: TailState, log10_p: Floats, hits: Rows, size: Rows, learn: NDArray[np.bool_] | None = None
+) -> Floats:
+    """Add the evidence of breadth to one window's resources, by what was known before it; then learn it, in place.
+
+    Args:
+        state: State.
+        log10_p: Of the resources, as `combine` returned it, shape (n,).
+        hits: Their surprising series, as `surprising` returned it, shape (n,).
+        size: Their series in the window, shape (n,).
+        learn: Which of them to learn from; all by default.
+
+    Returns:
+        log10 of a p valid for both kinds of evidence, shape (n,).
+    """
+    tested, found, excess, weight = state.breadth.tolist()
+    rate = (found + _BREADTH_PRIOR * _BREADTH_RATE) / (tested + _BREADTH_PRIOR)
+    dispersion = max((excess + _BREADTH_PRIOR * _BREADTH_DISPERSION) / (weight + _BREADTH_PRIOR), 1e-3)
+    counts = np.asarray(hits, dtype=np.float64)
+    mean = np.maximum(np.asarray(size) * rate, 1e-9)
+    shape = np.full(len(mean), 1 / dispersion)
+    broad = negative_binomial_upper(counts, shape, mean)
+    both = np.minimum(np.minimum(log10_p, broad) + LOG10_2, 0.0)
+    chosen = np.asarray(size) > 0 if learn is None else learn & (np.asarray(size) > 0)
+    _learn_breadth(state, counts[chosen], np.asarray(size, dtype=np.float64)[chosen], mean[chosen], dispersion)
+    return np.where(np.asarray(size) > 0, both, log10_p)
+
+
+def _learn_breadth(state: TailState, hits: Floats, size: Floats, mean: Floats, dispersion: float) -> None:
+    variance = mean + mean * mean * dispersion
+    learned = np.minimum(hits, mean + _LEARNED_DEVIATIONS * np.sqrt(variance) + 1.0)
+    excess = (learned - mean) ** 2 - mean
+    # Weighted by mean^2: the moment estimate of small resources is mostly noise.
+    trust = mean * mean / (1 + mean * mean)
+    moment = np.clip(excess / np.maximum(mean * mean, 1e-12), -1.0, 20.0) * trust
+    state.breadth *= np.exp(-len(hits) / _BREADTH_MEMORY)
+    state.breadth += [np.add.reduce(part) for part in (size, learned, moment, trust)]
 
 
 def calibrate(state: TailState, log10_p: Floats, learn: NDArray[np.bool_] | None = None) -> Floats:
@@ -156,9 +228,10 @@ def calibrate(state: TailState, log10_p: Floats, learn: NDArray[np.bool_] | None
     inside = surprise * (_NOMINAL / threshold)
     over = np.maximum(surprise - threshold, 0.0)
     beyond = _NOMINAL + np.log1p(shape * over / sigma) / shape
-    calibrated = -np.where(over > 0, beyond, inside) / _LN10
-    _learn(state, surprise if learn is None else surprise[learn])
-    return np.clip(calibrated, LOG10_P_FLOOR, 0.0)
+    calibrated = np.where(over > 0, beyond, inside)
+    ordinary = calibrated < _LEARNED_DOWN_TO
+    _learn(state, surprise[ordinary if learn is None else ordinary & learn])
+    return np.clip(-calibrated / _LN10, LOG10_P_FLOOR, 0.0)
 
 
 def _learn(state: TailState, surprise: Floats) -> None:
@@ -171,10 +244,10 @@ def _learn(state: TailState, surprise: Floats) -> None:
     places = (int(kept) + np.arange(len(excess))) % _KEPT
     state.excesses[places[-_KEPT:]] = excess[-_KEPT:]
     # The step falls as evidence grows, and stays large enough to follow.
-    step = max(1 / (seen + _FASTEST_COUNT) / _RATE, _SLOWEST_STEP / _RATE * 0.02) * mean
-    share = len(excess) - _RATE * len(surprise)
-    threshold = max(threshold + float(np.clip(step * share, -mean, mean)), 0.5)
-    state.numbers[:] = [threshold, seen + len(surprise), kept + len(excess), sigma, shape]
+    step = mean * max(1 / (_RATE * (seen + _FIRST_COUNT)), _SLOWEST_STEP)
+    move = float(np.clip(step * (len(excess) - _RATE * len(surprise)), -mean, mean))
+    threshold = min(max(threshold + move, _LEAST_THRESHOLD), _MOST_THRESHOLD)
+    state.numbers[:3] = [threshold, seen + len(surprise), kept + len(excess)]
     if len(excess):
         state.numbers[3:] = _fit(state.excesses[: min(int(kept) + len(excess), _KEPT)])
 
@@ -188,7 +261,7 @@ def _fit(excesses: Floats) -> tuple[float, float]:
     weighted = float(np.add.reduce(above * ordered)) / size
     shape = _PRIOR_SHAPE if mean <= 2 * weighted else 2 - mean / (mean - 2 * weighted)
     trust = size / (size + _PRIOR_WEIGHT)
-    shape = min(max(trust * shape + (1 - trust) * _PRIOR_SHAPE, 1e-3), _MOST_SHAPE)
+    shape = min(max(trust * shape + (1 - trust) * _PRIOR_SHAPE, _LEAST_SHAPE), _MOST_SHAPE)
     # Given xi, the mean excess sigma / (1 - xi) settles sigma.
     centre = trust * mean + (1 - trust)
     return max(centre * (1 - shape), 1e-3), shape

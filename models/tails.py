@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from models.interface import LOG10_P_FLOOR, Floats
@@ -18,8 +19,8 @@ LOG10_2: Final = float(np.log10(2.0))
 _SMALLEST_EXACT: Final = 1e-280
 #: Counts beyond this are not told apart: the gamma functions would cancel.
 _LARGEST_COUNT: Final = 1e14
-#: Longest tail of a beta-binomial that is added up term by term.
-_TERMS: Final = 1024
+#: Tails of a beta-binomial up to these lengths are added up term by term, padded to the next length.
+_TERMS: Final = (32, 256, 1024)
 
 
 def student_tail(t: Floats, df: Floats) -> Floats:
@@ -75,6 +76,17 @@ def negative_binomial_two_sided(y: Floats, shape: Floats, mean: Floats) -> Float
     return np.clip(log10_p, LOG10_P_FLOOR, 0.0)
 
 
+def negative_binomial_upper(y: Floats, shape: Floats, mean: Floats) -> Floats:
+    """Return log10 of the upper mid-p, P(Y > y) + P(y) / 2; arguments as in `negative_binomial_two_sided`."""
+    share = mean / (mean + shape)
+    log_pmf = negative_binomial_log_pmf(y, shape, mean)
+    tail = np.where(y > 0, special.betainc(np.maximum(y, 1e-12), shape, share), 1.0)
+    upper = np.log10(np.maximum(tail - np.minimum(np.exp(np.minimum(log_pmf, 0.0)), tail) / 2, 1e-300))
+    ratio = np.clip((shape + y) / (y + 1) * share, 0.0, 1 - 1e-12)
+    deep = (log_pmf - np.log1p(-ratio)) / _LN10
+    return np.clip(np.where(tail < _SMALLEST_EXACT, deep, upper), LOG10_P_FLOOR, 0.0)
+
+
 def _two_sided_mid(tail: Floats, log_pmf: Floats) -> Floats:
     """Return log10(2 min(m, 1 - m)) with m = tail - pmf / 2."""
     # The pmf is part of the tail; rounding must not make it larger.
@@ -99,9 +111,12 @@ def beta_binomial_two_sided(y: Floats, trials: Floats, a: Floats, b: Floats) -> 
     log10_p = _beta_stand_in(y, trials, mean, spread)
     above = y >= mean
     terms = np.where(above, trials - y, y) + 1
-    exact = (np.abs(y - mean) > 2 * spread) & (terms <= _TERMS)
-    if exact.any():
-        log10_p[exact] = _beta_binomial_sum(y[exact], trials[exact], a[exact], b[exact], above[exact])
+    shorter = 0
+    for longest in _TERMS:
+        exact = (np.abs(y - mean) > 2 * spread) & (terms > shorter) & (terms <= longest)
+        if exact.any():
+            log10_p[exact] = _beta_binomial_sum(y[exact], trials[exact], a[exact], b[exact], above[exact], longest)
+        shorter = longest
     return np.clip(log10_p, LOG10_P_FLOOR, 0.0)
 
 
@@ -124,9 +139,11 @@ def beta_binomial_log_pmf(y: Floats, trials: Floats, a: Floats, b: Floats) -> Fl
     return np.asarray(choose + special.betaln(y + a, trials - y + b) - special.betaln(a, b))
 
 
-def _beta_binomial_sum(y: Floats, trials: Floats, a: Floats, b: Floats, above: np.ndarray) -> Floats:
+def _beta_binomial_sum(
+    y: Floats, trials: Floats, a: Floats, b: Floats, above: NDArray[np.bool_], terms: int
+) -> Floats:
     """Return log10(2 mid-p) of the side of y, its terms added up."""
-    steps = np.arange(_TERMS)
+    steps = np.arange(terms)
     values = np.where(above[:, None], y[:, None] + steps, y[:, None] - steps)
     inside = (values >= 0) & (values <= trials[:, None])
     clipped = np.clip(values, 0, trials[:, None])
