@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from apps.runtime import pin_floating_point
 from apps.settings import Settings
 from apps.topics_admin import TopicsAdmin, ensure_topics
 from pipelines.transport import MarkerProducer, TaskProducer
@@ -77,7 +81,19 @@ def write(settings: Settings, places: dict[str, tuple[int, int]], windows: Itera
 
 
 def expected(settings: Settings, places: dict[str, tuple[int, int]]) -> dict[Topic, set[tuple[int, bytes, bytes]]]:
-    """Fold every bucket's part of the log without Spark; records with their partition."""
+    """Fold the log without Spark, in a process whose NumPy takes the same code path as the job's."""
+    before = dict(os.environ)
+    pin_floating_point()
+    try:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            return pool.submit(fold_all, settings, places).result()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def fold_all(settings: Settings, places: dict[str, tuple[int, int]]) -> dict[Topic, set[tuple[int, bytes, bytes]]]:
+    """Fold every bucket's part of the log; records with their partition."""
     found: dict[Topic, set[tuple[int, bytes, bytes]]] = {SCORES: set(), SUMMARIES: set(), MODELS: set()}
     for bucket in range(settings.novelty.buckets):
         mine = {name for name, (its, _) in places.items() if its == bucket}
