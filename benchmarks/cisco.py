@@ -80,14 +80,18 @@ def data_folder() -> Path:
     return folder
 
 
-def run(settings: Settings, files: Sequence[Path], options: FeedOptions, timeout_s: float) -> Outcome:
+def run(stack: Stack, files: Sequence[Path], options: FeedOptions, given: argparse.Namespace) -> Outcome:
     """Feed the files and wait until the chain has worked them off."""
+    settings = stack.settings
+    stack.up(() if given.feed_first else None)
     sources = [open_source(path, ColumnNames(), Selection()) for path in files]
     started = time.monotonic()
     with FeedDisplay(console) as display:
         fed = feed_tables(settings, sources, options, display, lambda found: display.found(sources, found))
     fed_at = time.monotonic()
-    drain(settings, last_window_end_ms(settings, fed), timeout_s)
+    if given.feed_first:
+        stack.up(CHAIN)
+    drain(settings, last_window_end_ms(settings, fed), given.timeout_s)
     drained_at = time.monotonic()
     client = connect(settings.elasticsearch)
     found = search_incidents(client, IncidentQuery(limit=10_000, generation=settings.generation))
@@ -239,6 +243,7 @@ def main() -> None:
     parser.add_argument("--grace-s", type=int, default=30, help="after an event's end its incident may still begin")
     parser.add_argument("--timeout-s", type=float, default=1800.0)
     parser.add_argument("--data-dir", type=Path, default=Path(".kappa/benchmark-cisco"))
+    parser.add_argument("--feed-first", action="store_true", help="start the jobs when the log is complete")
     parser.add_argument("--plain", action="store_true", help="feed counters as gauges too")
     parser.add_argument("--set", action="append", default=[], help="a setting, section.name=value; may be repeated")
     parser.add_argument("--keep", action="store_true", help="leave the stack running")
@@ -261,10 +266,9 @@ def main() -> None:
     stack = Stack(settings, overrides, tell=lambda sentence: console.print(f"  {sentence}"))
     stack.down(wipe=True)
     try:
-        stack.up()
         files = sorted((folder / "by_node" / DATASET).glob("*.csv.gz"))
         kinds = Rules("gauge", () if given.plain else tuple((pattern, "cumulative") for pattern in COUNTERS))
-        outcome = run(settings, files, FeedOptions(kinds=kinds), given.timeout_s)
+        outcome = run(stack, files, FeedOptions(kinds=kinds), given)
     finally:
         if not given.keep:
             stack.down()
