@@ -104,8 +104,8 @@ def run_demo(options: DemoOptions, settings: Settings, console: Console) -> bool
         cleanup.callback(interrupts.ignore)
         try:
             judgement = demo.play()
-        except InterruptedDemo:
-            console.print("stopping")
+        except InterruptedDemo as interrupt:
+            console.print(f"stopping ({interrupt})")
             return not options.once
         return judgement.passed
 
@@ -298,7 +298,7 @@ class _Interrupts:
         self.kept = {number: signal.signal(number, self._interrupt) for number in self.numbers}
 
     def _interrupt(self, number: int, frame: object) -> None:
-        raise InterruptedDemo
+        raise InterruptedDemo(signal.Signals(number).name)
 
     def ignore(self) -> None:
         """Let nothing interrupt the stopping."""
