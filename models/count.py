@@ -43,9 +43,7 @@ class _Trace:
         self.known = np.empty(size, dtype=np.bool_)
 
 
-def score_then_learn(
-    working: Floats, class_id: NDArray[np.int32], steps: list[Step], memory_ms: float
-) -> Verdicts:
+def score_then_learn(working: Floats, class_id: NDArray[np.int32], steps: list[Step], memory_ms: float) -> Verdicts:
     """Fold the steps into `working`, in place, and return the verdicts of all of them, one after the other.
 
     Args:

@@ -8,15 +8,16 @@
     predictive: Student t, df = D^2/D2, location m, scale^2 = s2 (1/q + W2/W^2)
 
 Without forgetting this is the normal with unknown mean and variance; with it, Kish's degrees of freedom keep the false
-alarms where the level says (a plain power prior goes deaf). Every series is modelled as it is and as a signed logarithm,
-asinh(x / unit); the two predictives are mixed by their prequential evidence. Level and difference are tested, and the
-smaller p counts twice (Bonferroni).
+alarms where the level says (a plain power prior goes deaf). A series is modelled as it is and as a signed logarithm,
+asinh(x / unit); both predictives are mixed by their prequential evidence. Level and difference are tested, and the
+smaller p counts twice (Bonferroni). Where residuals have more than normal kurtosis, the t has it too. A cumulative sum
+of residuals ends the past where it no longer describes the present (`models.drift`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,8 @@ SQUARES: Final = slice(OWN + 24, OWN + 28)
 FOURTHS: Final = slice(OWN + 28, OWN + 32)
 
 LEVEL, DIFFERENCE = range(2)
-_LARGEST: Final = 1e100
+#: Values and standardised errors beyond this are not told apart: their fourth powers must stay finite.
+_LARGEST: Final = 1e60
 #: Changes below this share of the level are dust.
 _RESOLUTION: Final = 1e-6
 _TINY: Final = 1e-300
@@ -63,6 +65,15 @@ _GRID: Final = np.linspace(0.0, 1.0, 201)
 _CRITICAL: Final = special.stdtrit(1 / np.maximum(_GRID, 1e-9), 0.995)
 
 
+class _Predictive(NamedTuple):
+    """Student t of one step, shape (scale, level or difference, k)."""
+
+    centre: Floats
+    scale: Floats
+    t: Floats
+    df: Floats
+
+
 @dataclass(frozen=True)
 class _Trace:
     """What each step predicted, all steps one after the other in the last axis (T)."""
@@ -73,22 +84,27 @@ class _Trace:
     scale: Floats  #: shape (2, 2, T)
     t: Floats  #: shape (2, 2, T)
     df: Floats  #: shape (2, 2, T)
-    constant: NDArray[np.bool_]  #: whether the series never changed, shape (T,)
     unit: Floats  #: shape (T,)
     windows: Floats  #: shape (T,)
     decay: Floats  #: shape (T,)
+    constant: NDArray[np.bool_]  #: whether the series never changed, shape (T,)
 
     @classmethod
     def empty(cls, size: int) -> _Trace:
-        both, grid, line = (2, size), (2, 2, size), (size,)
-        shapes = (both, both, grid, grid, grid, grid, line, line, line, line)
-        trace = cls(*(np.empty(shape) for shape in shapes))
-        return replace(trace, constant=np.empty(size, dtype=np.bool_))
+        shapes = ((2, size), (2, size), *[(2, 2, size)] * 4, *[(size,)] * 3)
+        arrays: list[NDArray[Any]] = [np.empty(shape) for shape in shapes]
+        return cls(*arrays, np.empty(size, dtype=np.bool_))
+
+    def keep(self, out: slice, y: Floats, state: Floats, lam: Floats, law: _Predictive) -> None:
+        """Keep what one step predicted."""
+        self.y[:, out], self.before[:, out], self.unit[out] = y, state[PREVIOUS], state[UNIT]
+        self.centre[:, :, out], self.scale[:, :, out] = law.centre, law.scale
+        self.t[:, :, out], self.df[:, :, out] = law.t, law.df
+        self.windows[out], self.decay[out] = state[WINDOWS], lam
+        self.constant[out] = state[SQUARES.start] == 0
 
 
-def score_then_learn(
-    working: Floats, class_id: NDArray[np.int32], steps: list[Step], memory_ms: float
-) -> Verdicts:
+def score_then_learn(working: Floats, class_id: NDArray[np.int32], steps: list[Step], memory_ms: float) -> Verdicts:
     """Fold the steps into `working`, in place, and return the verdicts of all of them, one after the other.
 
     Args:
@@ -119,63 +135,73 @@ def _step(working: Floats, class_id: NDArray[np.int32], step: Step, memory_ms: f
 
 
 def _predict_and_learn(state: Floats, value: Floats, step: Step, memory_ms: float, trace: _Trace) -> None:
-    out = step.out
+    size = len(value)
     lam = layout.forgetting(state[LAST_MS], step.end_ms, memory_ms)
-    # Kish's sum of squared weights; a long gap makes the past count for less, not merely fade.
-    lam2 = lam * np.maximum(lam, _GAP)
-    state[WINDOWS] *= lam
-    weight, spread_weight = state[MEAN_WEIGHT], state[SPREAD_WEIGHT]
-    weight2, spread_weight2 = state[MEAN_WEIGHT2], state[SPREAD_WEIGHT2]
-    size = value.shape[0]
-    mean, squares = state[MEAN].reshape(2, 2, size), state[SQUARES].reshape(2, 2, size)
-    weight *= lam
-    spread_weight *= lam
-    weight2 *= lam2
-    spread_weight2 *= lam2
-    squares *= lam
-    fourths = state[FOURTHS].reshape(2, 2, size)
-    fourths *= lam
-
+    _forget(state, lam)
     y = np.stack([value, np.arcsinh(value / state[UNIT])])
-    scales = np.stack([y, y - state[PREVIOUS]], axis=1)
-    known = state[WINDOWS] > 0
     share = np.clip(step.weight / state[SAMPLES], _LEAST_SHARE, 1.0)
-    unsure = 1 / share + weight2 / np.maximum(weight * weight, _TINY)
+    mean, squares = _grid(state, MEAN), _grid(state, SQUARES)
+    weight, freedom = state[MEAN_WEIGHT], _freedom_of(state)
+    unsure = 1 / share + state[MEAN_WEIGHT2] / np.maximum(weight * weight, _TINY)
     floor = _RESOLUTION * np.abs(mean[:, LEVEL])
-    variance = squares / np.maximum(spread_weight, _TINY) + (floor * floor)[:, None]
+    variance = squares / np.maximum(state[SPREAD_WEIGHT], _TINY) + (floor * floor)[:, None]
     deviation = np.sqrt(np.maximum(variance * unsure, _TINY))
-    freedom = spread_weight * spread_weight / np.maximum(spread_weight2, _TINY)
-    heavy = _tail_weight(fourths, squares, spread_weight, freedom)
+    heavy = _tail_weight(_grid(state, FOURTHS), squares, state[SPREAD_WEIGHT], freedom)
     scale = deviation * np.sqrt(1 - 2 * heavy)
-    error = scales - mean
-    t = error / scale
-    trace.y[:, out], trace.before[:, out], trace.unit[out] = y, state[PREVIOUS], state[UNIT]
-    trace.centre[:, :, out], trace.scale[:, :, out], trace.t[:, :, out] = mean, scale, t
-    trace.df[:, :, out] = freedom / (1 + freedom * heavy)
-    trace.constant[out] = squares[0, LEVEL] == 0
-    trace.windows[out], trace.decay[out] = state[WINDOWS], lam
+    error = np.stack([y, y - state[PREVIOUS]], axis=1) - mean
+    t = np.clip(error / scale, -_LARGEST, _LARGEST)
+    trace.keep(step.out, y, state, lam, _Predictive(mean, scale, t, freedom / (1 + freedom * heavy)))
 
     # The first change of a constant is learned in full: there is no spread yet to measure it by.
     limit = np.where(squares > 0, layout.settled_limit(state[WINDOWS]) * deviation, np.inf)
-    error = np.clip(error, -limit, limit)
-    counts = np.stack([np.ones(size), known.astype(np.float64)])
-    taught = np.where(weight > 0, counts, 0.0)
-    square = error * error / unsure * taught
-    squares += square
-    fourths += square * square
-    spread_weight += taught
-    spread_weight2 += taught
-    gain = share * counts
-    weight += gain
-    weight2 += share * gain
-    mean += error * (gain / np.maximum(weight, _TINY))
+    taught = _learn(state, np.clip(error, -limit, limit), unsure, share)
     state[PREVIOUS], state[LAST_MS] = y, step.end_ms
     state[WINDOWS] += 1.0
     state[SAMPLES] += (step.weight - state[SAMPLES]) / np.minimum(state[WINDOWS], layout.SETTLED)
+    # A change that one of the two scales explains is none.
     z = np.where(np.abs(t[0]) < np.abs(t[1]), t[0], t[1]) * taught
     changed = drift.watch(state[SUMS].reshape(drift.SUMS, 2, size), z)
     if changed.any():
         _cut(state, changed)
+
+
+def _grid(state: Floats, columns: slice) -> Floats:
+    """Return a view of shape (scale, level or difference, k)."""
+    return state[columns].reshape(2, 2, -1)
+
+
+def _forget(state: Floats, lam: Floats) -> None:
+    state[[WINDOWS]] *= lam
+    for columns in (MEAN_WEIGHT, SPREAD_WEIGHT, SQUARES, FOURTHS):
+        state[columns] *= lam
+    # Kish's sums of squared weights; a long gap makes the past count for less, not merely fade.
+    lam2 = lam * np.maximum(lam, _GAP)
+    state[MEAN_WEIGHT2] *= lam2
+    state[SPREAD_WEIGHT2] *= lam2
+
+
+def _learn(state: Floats, error: Floats, unsure: Floats, share: Floats) -> Floats:
+    """Learn one window; return where it taught something about the spread, shape (2, k)."""
+    counts = np.stack([np.ones_like(share), (state[WINDOWS] > 0).astype(np.float64)])
+    weight = state[MEAN_WEIGHT]
+    taught = np.where(weight > 0, counts, 0.0)
+    square = error * error / unsure * taught
+    squares, fourths, mean = _grid(state, SQUARES), _grid(state, FOURTHS), _grid(state, MEAN)
+    squares += square
+    fourths += square * square
+    state[SPREAD_WEIGHT] += taught
+    state[SPREAD_WEIGHT2] += taught
+    gain = share * counts
+    weight += gain
+    state[MEAN_WEIGHT2] += share * gain
+    mean += error * (gain / np.maximum(weight, _TINY))
+    return taught
+
+
+def _freedom_of(state: Floats) -> Floats:
+    """Return Kish's degrees of freedom of level and difference, shape (2, k)."""
+    weight = state[SPREAD_WEIGHT]
+    return np.asarray(weight * weight / np.maximum(state[SPREAD_WEIGHT2], _TINY))
 
 
 def _tail_weight(fourths: Floats, squares: Floats, weight: Floats, freedom: Floats) -> Floats:
@@ -190,15 +216,12 @@ def _cut(state: Floats, changed: NDArray[np.bool_]) -> None:
     """Keep what is known at the weight of a few windows."""
     left = drift.WEIGHT_LEFT
     for columns, columns2 in ((MEAN_WEIGHT, MEAN_WEIGHT2), (SPREAD_WEIGHT, SPREAD_WEIGHT2)):
-        weight, weight2 = state[columns], state[columns2]
-        factor = np.where(changed, np.minimum(1.0, left / np.maximum(weight, _TINY)), 1.0)
-        if columns is SPREAD_WEIGHT:
-            squares = state[SQUARES].reshape(2, 2, -1)
-            squares *= factor
-            fourths = state[FOURTHS].reshape(2, 2, -1)
-            fourths *= factor
-        weight *= factor
-        weight2[...] = np.where(factor < 1, weight, weight2)
+        factor = np.where(changed, np.minimum(1.0, left / np.maximum(state[columns], _TINY)), 1.0)
+        state[columns] *= factor
+        state[columns2] = np.where(factor < 1, state[columns], state[columns2])
+    squares, fourths = _grid(state, SQUARES), _grid(state, FOURTHS)
+    squares *= factor
+    fourths *= factor
     state[WINDOWS] = np.where(changed.any(axis=0), np.minimum(state[WINDOWS], left), state[WINDOWS])
 
 
@@ -278,7 +301,7 @@ def _evidence_weights(working: Floats, steps: list[Step], trace: _Trace) -> Floa
         evidence = working[EVIDENCE, step.at] * trace.decay[step.out]
         before[:, step.out] = evidence
         working[EVIDENCE, step.at] = evidence + gained[:, step.out]
-    return np.stack([special.log_expit(-before), special.log_expit(before)])
+    return np.asarray(np.stack([special.log_expit(-before), special.log_expit(before)]), np.float64)
 
 
 def _verdicts(trace: _Trace, tails: Floats, log_weights: Floats) -> Verdicts:
@@ -312,7 +335,7 @@ def _first_change(trace: _Trace) -> Floats:
     the level, is half-Cauchy.
     """
     rate = _CHANGE / (trace.windows + 1 + _CHANGE)
-    level = np.maximum(np.abs(trace.centre[0, LEVEL]), _TINY)
+    level = np.maximum(np.abs(trace.centre[0, LEVEL]), 1 / _LARGEST)
     jump = np.minimum(np.abs(trace.y[0] - trace.centre[0, LEVEL]) / level, 1e12)
     return np.where(jump > _RESOLUTION, np.log10(rate * np.arctan2(1.0, jump) * (2 / np.pi)), 0.0)
 

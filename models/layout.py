@@ -70,11 +70,11 @@ class Siblings:
         *leading, size = values.shape
         flat = values.reshape(int(np.prod(leading)), size)
         sums = [np.bincount(self.group, row, self.classes) for row in flat]
-        return np.array(sums).reshape(*leading, self.classes)
+        return np.array(sums, dtype=np.float64).reshape(*leading, self.classes)
 
     def count(self) -> Floats:
         """Return the number of known series per class."""
-        return np.bincount(self.group, minlength=self.classes).astype(np.float64)
+        return np.asarray(np.bincount(self.group, minlength=self.classes), dtype=np.float64)
 
 
 def siblings(working: Floats, class_id: NDArray[np.int32], newcomers: Rows) -> Siblings:
@@ -101,5 +101,3 @@ def forgetting(last_ms: Floats, end_ms: int, memory_ms: float) -> Floats:
 def settled_limit(windows: Floats, deviations: float = LEARNED_DEVIATIONS) -> Floats:
     """Return how many deviations of a value are learned."""
     return np.where(windows > SETTLED, deviations, np.inf)
-
-

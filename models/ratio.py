@@ -1,8 +1,8 @@
 """Ratios with known trials: beta-binomial with forgetting and learned intra-class correlation.
 
-    share ~ Beta(A, B):   A <- lam A + (1 - lam) / 2 + y,   B <- lam B + (1 - lam) / 2 + trials - y
-    rho: moment estimate of the correlation between trials of a window, averaged with forgetting; prior rho = 0
-    predictive: BetaBinomial(trials, pi M, (1 - pi) M),  1 / (M + 1) = 1 - (1 - 1 / (A + B + 1)) (1 - rho)
+share ~ Beta(A, B):   A <- lam A + (1 - lam) / 2 + y,   B <- lam B + (1 - lam) / 2 + trials - y
+rho: moment estimate of the correlation between trials of a window, averaged with forgetting; prior rho = 0
+predictive: BetaBinomial(trials, pi M, (1 - pi) M),  1 / (M + 1) = 1 - (1 - 1 / (A + B + 1)) (1 - rho)
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ class _Trace:
         self.known = np.empty(size, dtype=np.bool_)
 
 
-def score_then_learn(
-    working: Floats, class_id: NDArray[np.int32], steps: list[Step], memory_ms: float
-) -> Verdicts:
+def score_then_learn(working: Floats, class_id: NDArray[np.int32], steps: list[Step], memory_ms: float) -> Verdicts:
     """Fold the steps into `working`, in place, and return the verdicts of all of them, one after the other.
 
     Args:

@@ -45,7 +45,7 @@ class ReportingState:
 
     def __len__(self) -> int:
         """Return the number of resources."""
-        return self.matrix.shape[1]
+        return int(self.matrix.shape[1])
 
     def grow(self, count: int) -> None:
         """Add resources at the end, in place."""
@@ -70,7 +70,7 @@ class ReportingState:
         """
         version = int(np.frombuffer(blob, "<i8", 1)[0])
         if version != LAYOUT_VERSION:
-            message = f"reporting habits have layout {version}, this code reads {LAYOUT_VERSION}: start a new generation"
+            message = f"reporting has layout {version}, this code reads {LAYOUT_VERSION}: start a new generation"
             raise ValueError(message)
         return cls(np.frombuffer(blob, "<f8", offset=8).astype(np.float64).reshape(_COLUMNS, -1))
 
@@ -106,7 +106,7 @@ def judge_then_learn(
 
 def silent_since(state: ReportingState) -> Floats:
     """Return the end of each resource's last window with a record, NaN before the first, shape (n,)."""
-    return state.matrix[0].copy()
+    return np.asarray(state.matrix[0].copy())
 
 
 def _learn(last: Floats, interval: Floats, reports: Floats, again: NDArray[np.bool_], gap: Floats) -> None:

@@ -4,8 +4,8 @@ Combination (Cauchy; Liu and Xie, 2020), robust to dependence between series:
 
     T = mean tan((1/2 - p_i) pi),   p = 1/2 - arctan(T) / pi
 
-evaluated on logarithms, so that p far below the smallest double stay comparable. Calibration: excesses of S = -ln p over
-a high quantile u, pooled over resources, follow a generalised Pareto distribution, fitted by probability-weighted
+evaluated on logarithms, so that p far below the smallest double stay comparable. Calibration: excesses of S = -ln p
+over a high quantile u, pooled over resources, follow a generalised Pareto distribution, fitted by probability-weighted
 moments (Hosking and Wallis, 1987):
 
     p_calibrated = rate (1 + xi (S - u) / sigma)^(-1 / xi)
@@ -94,7 +94,7 @@ def _scaled_cotangent(log10_p: Floats, smallest: Floats) -> Floats:
     """Return cot(pi p) 10^smallest."""
     p = np.minimum(np.power(10.0, np.maximum(log10_p, _SMALL_LOG10)), _LARGEST_P)
     plain = np.power(10.0, smallest) / np.tan(np.pi * p)
-    return np.where(log10_p < _SMALL_LOG10, np.power(10.0, smallest - log10_p) / np.pi, plain)
+    return np.asarray(np.where(log10_p < _SMALL_LOG10, np.power(10.0, smallest - log10_p) / np.pi, plain))
 
 
 # ---- calibration -----------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def calibrate(state: TailState, log10_p: Floats, learn: NDArray[np.bool_] | None
     calibrated = np.where(over > 0, beyond, inside)
     ordinary = calibrated < _LEARNED_DOWN_TO
     _learn(state, surprise[ordinary if learn is None else ordinary & learn])
-    return np.clip(-calibrated / _LN10, LOG10_P_FLOOR, 0.0)
+    return np.asarray(np.clip(-calibrated / _LN10, LOG10_P_FLOOR, 0.0))
 
 
 def _learn(state: TailState, surprise: Floats) -> None:

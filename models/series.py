@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from models import count, gauge, ratio
 from models.interface import Block, Floats, Likelihood, Rows, Verdicts
-from models.layout import LAST_MS, OWN, WIDTH, WINDOWS, Step
+from models.layout import LAST_MS, WIDTH, WINDOWS, Step
 
 #: Raised with every change of the arrays' meaning; `SeriesState.from_bytes` refuses what it cannot read.
 LAYOUT_VERSION: Final = 1
@@ -167,7 +167,12 @@ def score_then_learn(state: SeriesState, blocks: Sequence[Block], memory_s: floa
 
 
 def _run(
-    state: SeriesState, kind: Likelihood, members: Rows, blocks: Sequence[Block], results: list[Verdicts], memory_ms: float
+    state: SeriesState,
+    kind: Likelihood,
+    members: Rows,
+    blocks: Sequence[Block],
+    results: list[Verdicts],
+    memory_ms: float,
 ) -> None:
     """Run the engine of one likelihood over all blocks."""
     place = np.full(len(state), -1)

@@ -65,7 +65,7 @@ def negative_binomial_two_sided(y: Floats, shape: Floats, mean: Floats) -> Float
     # P(Y >= y) = I_share(y, shape); P(Y <= y) = I_(1-share)(shape, y + 1). One call does both sides.
     first = np.where(above, np.maximum(y, 1e-12), shape)
     second = np.where(above, shape, y + 1)
-    tail = special.betainc(first, second, np.where(above, share, shape / (mean + shape)))
+    tail = np.asarray(special.betainc(first, second, np.where(above, share, shape / (mean + shape))), np.float64)
     log_pmf = negative_binomial_log_pmf(y, shape, mean)
     log10_p = _two_sided_mid(tail, log_pmf)
     deep = tail < _SMALLEST_EXACT
@@ -91,7 +91,7 @@ def _two_sided_mid(tail: Floats, log_pmf: Floats) -> Floats:
     """Return log10(2 min(m, 1 - m)) with m = tail - pmf / 2."""
     # The pmf is part of the tail; rounding must not make it larger.
     mid = tail - np.minimum(np.exp(np.minimum(log_pmf, 0.0)), tail) / 2
-    return np.log10(np.maximum(2 * np.minimum(mid, 1 - mid), 1e-300))
+    return np.asarray(np.log10(np.maximum(2 * np.minimum(mid, 1 - mid), 1e-300)))
 
 
 def beta_binomial_two_sided(y: Floats, trials: Floats, a: Floats, b: Floats) -> Floats:
@@ -130,7 +130,7 @@ def _beta_stand_in(y: Floats, trials: Floats, mean: Floats, spread: Floats) -> F
     at = (y + 0.5) / length
     above = at >= centre
     tail = special.betainc(np.where(above, b, a), np.where(above, a, b), np.where(above, 1 - at, at))
-    return np.log10(np.maximum(2 * np.minimum(tail, 1 - tail), 1e-300))
+    return np.asarray(np.log10(np.maximum(2 * np.minimum(tail, 1 - tail), 1e-300)))
 
 
 def beta_binomial_log_pmf(y: Floats, trials: Floats, a: Floats, b: Floats) -> Floats:
@@ -139,9 +139,7 @@ def beta_binomial_log_pmf(y: Floats, trials: Floats, a: Floats, b: Floats) -> Fl
     return np.asarray(choose + special.betaln(y + a, trials - y + b) - special.betaln(a, b))
 
 
-def _beta_binomial_sum(
-    y: Floats, trials: Floats, a: Floats, b: Floats, above: NDArray[np.bool_], terms: int
-) -> Floats:
+def _beta_binomial_sum(y: Floats, trials: Floats, a: Floats, b: Floats, above: NDArray[np.bool_], terms: int) -> Floats:
     """Return log10(2 mid-p) of the side of y, its terms added up."""
     steps = np.arange(terms)
     values = np.where(above[:, None], y[:, None] + steps, y[:, None] - steps)
@@ -152,4 +150,4 @@ def _beta_binomial_sum(
     logs[:, 0] -= np.log(2.0)
     highest = logs.max(axis=1)
     total = np.exp(logs - highest[:, None]).sum(axis=1)
-    return (highest + np.log(total)) / _LN10 + LOG10_2
+    return np.asarray((highest + np.log(total)) / _LN10 + LOG10_2)

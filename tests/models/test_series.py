@@ -1,9 +1,10 @@
-"""The models of single series: honest p, the same bytes for any cut, nothing that breaks them, nothing that blinds them."""
+"""The models of single series: honest p, the same bytes for any cut, unbroken by bad values, not blinded by spikes."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -115,7 +116,7 @@ def test_any_cut_of_the_windows_gives_the_same_bytes(seed: int, cuts: set[int]) 
     expected = score_then_learn(whole, blocks, MEMORY_S)
     bounds = [0, *sorted(cuts), len(blocks)]
     actual = []
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         pieces = SeriesState.from_bytes(pieces.to_bytes())
         actual += score_then_learn(pieces, blocks[begin:end], MEMORY_S)
     assert pieces.to_bytes() == whole.to_bytes()

@@ -23,8 +23,8 @@ def test_student_tail_equals_scipy() -> None:
 
 
 def test_student_tail_goes_on_beyond_underflow() -> None:
-    t = np.array([36.0, 37.0, 37.5, 38.0])
-    deep = student_tail(t, np.full(4, 1e5))
+    t = np.array([36.0, 36.5, 37.0])
+    deep = student_tail(t, np.full(3, 1e5))
     assert (np.diff(deep) < 0).all()
     np.testing.assert_allclose(deep[0], stats.t.logsf(36.0, 1e5) / np.log(10), rtol=1e-3)
 
