@@ -42,7 +42,7 @@ test: setup ## All tests; they start their own Kafka, Elasticsearch and jobs
 demo: setup ## The whole chain on a simulated telecom cloud, until Ctrl-C; ONCE=1: judge it and end
 	$(BIN)/kappa demo $(if $(ONCE),--once)
 
-bench: bench-statistics bench-novelty ## All benchmarks of speed
+bench: bench-statistics_speed bench-novelty_speed ## All benchmarks of speed
 
 bench-%: setup
 	$(BIN)/python -m benchmarks.$* $(ARGS)
