@@ -20,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.interface import Block, Floats, Likelihood
+from models.rollup import TailState, broaden, calibrate, combine, surprising
 from models.series import SeriesState, score_then_learn
 
 WINDOW_MS = 5_000
 MEMORY_S = 86_400.0
 FALSE_SPAN_S = 300.0
+WARMUP_WINDOWS = 20
 
 
 @dataclass(frozen=True)
@@ -91,3 +93,85 @@ def series_log10_p(router: Router) -> Floats:
     for place, (block, verdict) in enumerate(zip(blocks, score_then_learn(state, blocks, MEMORY_S), strict=True)):
         log10_p[place, block.rows] = verdict.log10_p
     return log10_p
+
+
+def resource_log10_p(routers: list[Router], calibrated: bool) -> dict[str, Floats]:
+    """Return log10 p of every router and window; breadth and calibration are pooled over the routers given."""
+    state = TailState()
+    found = {router.name: np.zeros(len(router.ends_ms)) for router in routers}
+    evidence = [_evidence(router) for router in routers]
+    for window in range(max(len(combined) for combined, _, _ in evidence)):
+        there = [place for place, (combined, _, _) in enumerate(evidence) if window < len(combined)]
+        columns = (np.array([evidence[place][part][window] for place in there]) for part in range(3))
+        log10_p = broaden(state, *columns)
+        if calibrated:
+            log10_p = calibrate(state, log10_p)
+        for place, value in zip(there, log10_p.tolist(), strict=True):
+            found[routers[place].name][window] = value
+    return found
+
+
+def _evidence(router: Router) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
+    log10_p = series_log10_p(router)
+    last = np.cumsum(np.full(len(log10_p), log10_p.shape[1]))
+    first = last - log10_p.shape[1]
+    combined, _ = combine(log10_p.ravel(), first, last)
+    return combined, surprising(log10_p.ravel(), first, last), last - first
+
+
+@dataclass
+class Outcome:
+    """Events found, their delays, and false alarms: in a quiet span, and on routers beside the labelled one."""
+
+    delays_s: list[float]
+    quiet: int = 0
+    beside: int = 0
+
+    def add(self, router: Router, alarms_s: Floats, events: list[Event]) -> None:
+        """Count one router's alarms."""
+        own = [event for event in events if event.node == router.name]
+        for event in own:
+            hits = alarms_s[(alarms_s >= event.start_s) & (alarms_s <= event.end_s + WINDOW_MS / 1000)]
+            self.delays_s += [float(hits[0]) - event.start_s] if len(hits) else []
+        last_s = -np.inf
+        for alarm_s in alarms_s.tolist():
+            if not _during(alarm_s, own) and alarm_s - last_s >= FALSE_SPAN_S:
+                last_s = alarm_s
+                self.beside += _during(alarm_s, events)
+                self.quiet += not _during(alarm_s, events)
+
+
+def _during(alarm_s: float, events: list[Event]) -> bool:
+    return any(event.start_s <= alarm_s <= event.end_s + WINDOW_MS / 1000 for event in events)
+
+
+def score(routers: list[Router], events: list[Event], log10_p: dict[str, Floats], level: float) -> Outcome:
+    """Score alarms at log10 p <= level after the warm-up."""
+    outcome = Outcome([])
+    for router in routers:
+        alarm = log10_p[router.name] <= level
+        alarm[:WARMUP_WINDOWS] = False
+        outcome.add(router, router.ends_ms[alarm] / 1000, events)
+    return outcome
+
+
+def main() -> None:
+    """Print events found and false alarms by level."""
+    folder = data_folder()
+    events = read_events(folder)
+    routers = [read_router(path) for path in sorted((folder / "by_node" / "bgpclear_first").glob("*.csv.gz"))]
+    for calibrated in (False, True):
+        print("with tail calibration" if calibrated else "without tail calibration")
+        log10_p = resource_log10_p(routers, calibrated)
+        for level in (-2.0, -3.0, -3.5, -4.0, -5.0, -5.5, -6.0, -8.0, -10.0):
+            outcome = score(routers, events, log10_p, level)
+            delays = np.array(outcome.delays_s or [np.nan])
+            print(
+                f"  log10 p <= {level:5.1f}: {len(outcome.delays_s):2d} of {len(events)} events, delay median "
+                f"{np.median(delays):4.1f} s, longest {delays.max():4.1f} s; alarms in quiet spans {outcome.quiet}, "
+                f"on other routers during an event {outcome.beside}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -17,7 +17,7 @@ of residuals ends the past where it no longer describes the present (`models.dri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,9 +91,12 @@ class _Trace:
 
     @classmethod
     def empty(cls, size: int) -> _Trace:
-        shapes = ((2, size), (2, size), *[(2, 2, size)] * 4, *[(size,)] * 3)
-        arrays: list[NDArray[Any]] = [np.empty(shape) for shape in shapes]
-        return cls(*arrays, np.empty(size, dtype=np.bool_))
+        both, grid, line = (np.empty((*shape, size)) for shape in ((2,), (2, 2), ()))
+        return cls(
+            y=both, before=both.copy(),
+            centre=grid, scale=grid.copy(), t=grid.copy(), df=grid.copy(),
+            unit=line, windows=line.copy(), decay=line.copy(), constant=np.empty(size, dtype=np.bool_),
+        )  # fmt: skip
 
     def keep(self, out: slice, y: Floats, state: Floats, lam: Floats, law: _Predictive) -> None:
         """Keep what one step predicted."""
@@ -284,7 +287,7 @@ def _variance(columns: Floats) -> Floats:
 def _freedom(variance_of_log: Floats) -> Floats:
     """Return the degrees of freedom with which a class knows the variance: trigamma(df / 2) = variance of ln s2."""
     noise = np.maximum(variance_of_log, _HETEROGENEITY)
-    return np.minimum((1 + np.sqrt(1 + 2 * noise)) / noise, PRIOR_WINDOWS)
+    return np.asarray(np.minimum((1 + np.sqrt(1 + 2 * noise)) / noise, PRIOR_WINDOWS))
 
 
 # ---- verdicts --------------------------------------------------------------------------------------------------------

@@ -104,13 +104,13 @@ _RATE: Final = 0.02
 _KEPT: Final = 512
 _NOMINAL: Final = float(-np.log(_RATE))
 _PRIOR_SHAPE: Final = 0.1
-_PRIOR_WEIGHT: Final = 20.0
+_PRIOR_WEIGHT: Final = 200.0
 _MOST_SHAPE: Final = 0.5
 #: An anomaly is learned as if its excess were this many means.
 _LEARNED_MEANS: Final = 6.0
 _LEAST_SHAPE: Final = 1e-3
-_SLOWEST_STEP: Final = 0.005
-_FIRST_COUNT: Final = 2_000.0
+_SLOWEST_STEP: Final = 0.001
+_FIRST_COUNT: Final = 50_000.0
 
 
 #: A surprise below this p is never learned as the way things are, and the threshold never leaves this range.
