@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+from apps.broker import broker_answers
 from apps.local.artifacts import ArtifactStore
 from apps.local.kafka import KafkaServer
 from apps.local.processes import stop
@@ -153,6 +156,9 @@ def measure(shape: Shape, batch_records: int, port: int) -> None:
         spark=SparkSettings(driver_memory="2g"),
         novelty=NoveltyParameters(buckets=shape.buckets, batch_records=batch_records),
     )
+    if broker_answers(server.bootstrap_servers, 1.0):
+        message = f"another broker answers at {server.bootstrap_servers}: stop it, or choose another --port"
+        raise SystemExit(message)
     broker = server.start()
     try:
         server.wait(broker, 120.0)
@@ -177,6 +183,8 @@ def main(
 ) -> None:
     """Measure catch-up of the novelty job."""
     ArtifactStore().ensure(["connector", "kafka"])
+    # A benchmark that is told to stop must still stop its broker.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     pin_floating_point()
     print(f"machine   {machine()}")
     for name in SHAPES if shape == "both" else [shape]:
