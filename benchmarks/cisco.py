@@ -38,7 +38,7 @@ from apps.local.jobs import CHAIN, progress
 from apps.local.stack import Stack
 from apps.log_reader import LogReader, LogRecord
 from apps.settings import Settings, load_settings
-from benchmarks.cisco_events import Judgement, judge, read_ground_truth
+from benchmarks.cisco_events import Judgement, judge, largest_grace_ms, read_ground_truth
 from topics import registry
 from topics.records import Incident
 
@@ -178,7 +178,9 @@ def opened_ms(settings: Settings) -> dict[str, int]:
 def show(settings: Settings, outcome: Outcome, judgement: Judgement) -> None:
     """Print what was found, when, and what was false."""
     closing_ms = 1000 * (settings.time.lateness_s + settings.time.slack_s)
-    table = Table("router", "start (UTC)", "found", "delay", "named first", "incident names", box=None)
+    table = Table(
+        "router", "start (UTC)", "found", "delay", "named first", "routers named", "the first of them", box=None
+    )
     delays = []
     for verdict in judgement.verdicts:
         event, incident = verdict.event, verdict.incident
@@ -188,12 +190,23 @@ def show(settings: Settings, outcome: Outcome, judgement: Judgement) -> None:
         delays.append((outcome.opened_ms[incident.id] + closing_ms - event.start_ms) / 1000)
         first = "yes" if verdict.named_first else "no"
         table.add_row(
-            event.router, _clock(event.start_ms), "yes", f"{delays[-1]:.1f} s", first, ", ".join(incident.resources[:6])
+            event.router,
+            _clock(event.start_ms),
+            "yes",
+            f"{delays[-1]:.1f} s",
+            first,
+            str(len(incident.resources)),
+            ", ".join(incident.resources[:4]),
         )
     console.print(table)
+    widest = max((len(incident.resources) for incident in outcome.incidents), default=0)
+    wide = sum(
+        verdict.incident is not None and len(verdict.incident.resources) == widest for verdict in judgement.verdicts
+    )
     named = sum(verdict.named_first for verdict in judgement.verdicts)
     console.print(
         f"events found: {judgement.found} of {len(judgement.verdicts)}; affected router named first: {named}; "
+        f"found only by an incident as wide as the widest ({widest} routers, so naming says little): {wide}; "
         f"delay: {_spread(delays)}; incidents: {len(outcome.incidents)}, false: {len(judgement.false)}"
     )
     for incident in judgement.false:
@@ -239,8 +252,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--window-s", type=int, default=10)
     parser.add_argument("--lateness-s", type=int, default=2)
-    parser.add_argument("--warmup-s", type=int, default=240, help="the first event begins 337 s after the first point")
-    parser.add_argument("--grace-s", type=int, default=30, help="after an event's end its incident may still begin")
+    parser.add_argument(
+        "--warmup-s",
+        type=int,
+        default=240,
+        help="the first event begins 337 s after the first point, so this looks at the truth",
+    )
+    parser.add_argument("--grace-s", type=int, default=20, help="after an event's end its incident may still begin")
     parser.add_argument("--timeout-s", type=float, default=1800.0)
     parser.add_argument("--data-dir", type=Path, default=Path(".kappa/benchmark-cisco"))
     parser.add_argument("--feed-first", action="store_true", help="start the jobs when the log is complete")
@@ -249,6 +267,9 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="leave the stack running")
     given = parser.parse_args()
     folder = data_folder()
+    events = read_ground_truth(folder / "ground_truth" / f"{DATASET}.txt")
+    if (most_ms := largest_grace_ms(events, 1000 * given.window_s)) < 1000 * given.grace_s:
+        parser.error(f"--grace-s reaches into the next fault: at most {most_ms // 1000} with this window")
     overrides = {
         "KAPPA_DATA_DIR": str(given.data_dir),
         "KAPPA_TIME__ARRIVAL": "history",
@@ -272,7 +293,6 @@ def main() -> None:
     finally:
         if not given.keep:
             stack.down()
-    events = read_ground_truth(folder / "ground_truth" / f"{DATASET}.txt")
     judgement = judge(events, outcome.incidents, 1000 * given.window_s, 1000 * given.grace_s)
     show(settings, outcome, judgement)
     show_run(settings, outcome)

@@ -70,6 +70,17 @@ def read_ground_truth(path: Path) -> list[Event]:
     ]
 
 
+def largest_grace_ms(events: Sequence[Event], window_ms: int) -> int:
+    """Return the longest grace with which no incident of the next fault can pass for one of the fault before."""
+    gaps = [
+        later.start_ms - window_ms - earlier.end_ms
+        for earlier in events
+        for later in events
+        if later.start_ms > earlier.end_ms
+    ]
+    return max(0, min(gaps, default=2**63) - 1)
+
+
 def judge(events: Sequence[Event], incidents: Sequence[Incident], window_ms: int, grace_ms: int) -> Judgement:
     """Match incidents with events.
 

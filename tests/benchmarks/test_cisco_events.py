@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.cisco_events import Event, judge, read_ground_truth
+from benchmarks.cisco_events import Event, judge, largest_grace_ms, read_ground_truth
 from topics.records import Incident
 
 WINDOW_MS, GRACE_MS = 10_000, 30_000
@@ -84,3 +84,11 @@ def test_an_incident_of_an_unaffected_router_is_false_even_during_an_event() -> 
 def test_without_incidents_nothing_is_found_and_nothing_is_false() -> None:
     judgement = judge([event("leaf1", 100, 200)], [], WINDOW_MS, GRACE_MS)
     assert (judgement.found, judgement.false, judgement.verdicts[0].named_first) == (0, (), False)
+
+
+def test_the_grace_ends_before_an_incident_of_the_next_fault_may_begin() -> None:
+    events = [event("leaf1", 100, 200), event("leaf2", 260, 300), event("leaf3", 265, 300)]
+    grace_ms = largest_grace_ms(events, WINDOW_MS)
+    next_fault = [incident("next", 250, "leaf1", "leaf2")]  # as early as an incident of the next fault may begin
+    assert judge(events, next_fault, WINDOW_MS, grace_ms).verdicts[0].incident is None
+    assert judge(events, next_fault, WINDOW_MS, grace_ms + 1).verdicts[0].incident is not None
