@@ -207,12 +207,15 @@ class _Demo:
             raise LocalStackError(message)
 
     def _finished(self) -> bool:
-        """Tell whether every window of the plan is scored and nothing waits anywhere."""
+        """Tell whether every window of the plan is scored, and what came of it has gone all the way.
+
+        Ticks go on arriving, so something always waits before the first two jobs.
+        """
         now: Picture | None = self.screen.picture
         if now is None or now.reached.scored_ms is None or self.plan.end_ms is None:
             return False
         window_ms = self.settings.time.window_s * 1000
-        return now.reached.scored_ms >= self.plan.end_ms // window_ms * window_ms and now.lag_records == 0
+        return now.reached.scored_ms >= self.plan.end_ms // window_ms * window_ms and now.findings_waiting == 0
 
     def _judge(self) -> Judgement:
         live_from_ms = self.live_from_ms if self.live_from_ms is not None else self.plan.live_from_ms

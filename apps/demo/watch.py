@@ -147,6 +147,12 @@ class Picture:
         return tuple(process for process in self.processes if process.state == "ended")
 
     @property
+    def findings_waiting(self) -> int | None:
+        """Records that wait behind the novelty job; None while a job has not finished its first batch."""
+        known = [self.lags.get(job) for job in CHAIN[2:]]
+        return None if None in known else sum(lag for lag in known if lag is not None)
+
+    @property
     def lag_records(self) -> int | None:
         """Records that wait anywhere in the chain; None while a job has not finished its first batch."""
         known = [lag for lag in self.lags.values() if lag is not None]
@@ -156,8 +162,8 @@ class Picture:
 def lags(settings: Settings) -> dict[str, int | None]:
     """Return the records that each job has still to read, by the offsets its checkpoint has committed.
 
-    The jobs are looked at in the order of the chain: if all lags are 0, whatever was in the log at the first look has
-    gone all the way. A job's own metric would not do, it is as old as its last batch.
+    The jobs are looked at in the order of the chain: if the lags from one job on are 0, whatever it had written at the
+    first look has gone all the way. A job's own metric would not do, it is as old as its last batch.
     """
     with LogReader(settings.kafka.bootstrap_servers) as reader:
         return {job: _lag(reader, committed_offsets(settings.checkpoint_dir(job))) for job in CHAIN}

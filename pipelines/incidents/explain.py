@@ -19,6 +19,8 @@ _COMPANIONS: Final = 2
 #: Resources named by a group's sentence.
 _NAMED: Final = 3
 _LONGEST_NAME: Final = 120
+#: An interval narrower than this share of the value is the resolution of a series that never changed.
+_DUST: Final = 1e-9
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 #: UCUM units people write differently.
 _UNITS: Final = {"1": "", "": "", "%": " %", "By": " B", "By/s": " B/s", "Cel": " °C"}
@@ -98,6 +100,8 @@ def _came(contributor: Contributor) -> str:
 def _interval(contributor: Contributor) -> str:
     if contributor.lower is None or contributor.upper is None or contributor.direction in ("new", "silent"):
         return ""
+    if contributor.upper - contributor.lower <= _DUST * max(abs(contributor.actual), abs(contributor.upper)):
+        return " (always, so far)"
     return f" ({number(contributor.lower)} to {number(contributor.upper)} in 99 % of windows)"
 
 

@@ -83,8 +83,10 @@ class Episode:
         return Place(self.scope, self.service, self.region)
 
     def ranked_members(self) -> list[Member]:
-        """Return the members, those with the strongest evidence first."""
-        return sorted(self.members.values(), key=lambda member: (-member.evidence, member.resource))
+        """Return the members, the first affected first: a cause comes before its effects. Then by evidence."""
+        return sorted(
+            self.members.values(), key=lambda member: (member.first_end_ms, -member.evidence, member.resource)
+        )
 
     def ranked_signs(self) -> list[Sign]:
         """Return the signs, the most surprising first."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pipelines.incidents.explain import duration, number, printable
@@ -122,3 +124,8 @@ def test_durations(span_ms: int, text: str) -> None:
 
 def test_printable_cuts() -> None:
     assert printable("abcdef", 4) == "abc…"
+
+
+def test_a_series_that_never_changed_has_no_interval() -> None:
+    constant = replace(series(1e-9, actual=1.0), expected=0.0, lower=-2.6e-150, upper=2.6e-150)
+    assert "was 1, expected 0 (always, so far)" in sentence(constant)
