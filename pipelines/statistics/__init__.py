@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from pipelines.statistics import gate, otlp, parse, rows
+from pipelines.statistics import gate, metrics, otlp, parse, rows
 from topics import registry
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 #: Columns of a closed window, beside the group key.
 WINDOW: Final = "window"
 SAMPLES: Final = "samples"
+PACKED: Final = "packed"
 KEPT: Final = "kept"
 
 
@@ -47,7 +48,7 @@ def common_rows(topic: registry.Topic, raw: DataFrame, parameters: StatisticsPar
     """Raw messages of one topic -> common rows (`pipelines.statistics.rows`)."""
     arrived = raw.withColumn(rows.ARRIVAL_MS, gate.arrival_ms(parameters.time))
     parsers: dict[str, Callable[[], DataFrame]] = {
-        registry.METRICS.name: lambda: parse.metric_rows(arrived, parameters.time),
+        registry.METRICS.name: lambda: metrics.metric_rows(arrived, parameters),
         registry.LOGS.name: lambda: parse.log_rows(arrived, parameters.time),
         registry.CONTROL.name: lambda: parse.control_rows(arrived, parameters.time),
         registry.OTLP_METRICS.name: lambda: otlp.metric_rows(arrived, parameters),
@@ -64,5 +65,9 @@ def closed_windows(readers: Sequence[tuple[registry.Topic, DataFrame]], paramete
     return (
         reduce(DataFrame.unionByName, points)  # one sample, tick or kept message each
         .groupBy(sf.window(rows.EVENT_TIME, f"{time.window_s} seconds"), rows.GROUP_KEY)
-        .agg(sf.collect_list(rows.SAMPLE).alias(SAMPLES), sf.collect_list(rows.KEPT).alias(KEPT))
+        .agg(
+            sf.collect_list(rows.SAMPLE).alias(SAMPLES),
+            sf.collect_list(rows.PACKED).alias(PACKED),
+            sf.collect_list(rows.KEPT).alias(KEPT),
+        )
     )

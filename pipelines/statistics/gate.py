@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+from numpy.typing import NDArray
 from pyspark.sql import functions as sf
 
 from pipelines.statistics import rows
@@ -53,6 +55,14 @@ def fate_of(time_ns: int, arrival_ms: int, time: TimeRules) -> str:
     if time_ns < arrival_ns - time.lateness_s * _NS_PER_S:
         return rows.LATE
     return rows.REJECTED if time_ns > arrival_ns + time.future_s * _NS_PER_S else rows.ON_TIME
+
+
+def fates_of(
+    time_ns: NDArray[np.int64], arrival_ms: NDArray[np.int64], time: TimeRules
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which points are late and which are from the future: the rule of `fate`, for columns."""
+    arrival_ns = arrival_ms * _NS_PER_MS
+    return time_ns < arrival_ns - time.lateness_s * _NS_PER_S, time_ns > arrival_ns + time.future_s * _NS_PER_S
 
 
 def tick_time_ms(time: TimeRules) -> Column:

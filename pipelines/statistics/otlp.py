@@ -18,7 +18,7 @@ refused is kept once per fate, with their numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -29,6 +29,7 @@ from pyspark.sql import functions as sf
 
 from pipelines.parameters import StatisticsParameters
 from pipelines.statistics import gate, parse, rows
+from pipelines.statistics.metrics import packed_rows
 from pipelines.statistics.otlp_messages import (
     CUMULATIVE,
     DELTA,
@@ -44,6 +45,8 @@ from pipelines.statistics.otlp_messages import (
     metric_points,
     value_text,
 )
+from pipelines.statistics.pack import KEPT, NONE, SCHEMA_TYPE, Columns, Packer
+from pipelines.statistics.worker import without_cycle_search
 from topics import wire
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
 _NO_RECORDED_VALUE: Final = 1
 _SCOPE_ATTRIBUTE: Final = "otel.scope.name"
 _QUANTILE_ATTRIBUTE: Final = "quantile"
-_ROWS_PER_BATCH: Final = 20_000
+_SAMPLES_PER_ROUND: Final = 50_000
 _REASONS_LIMIT: Final = 5
 _POINTS_HEADER_LIMIT: Final = 8_000
 _LATEST_NS: Final = 2**63 - 1
@@ -78,61 +81,45 @@ class Sample(NamedTuple):
 
 # ---- DataFrame -> DataFrame ------------------------------------------------------------------------------------------
 
-_ROW_TYPE: Final = (
-    "group_key STRING, event_us BIGINT, series STRING, time_ns BIGINT, value DOUBLE, start_time_ns BIGINT, "
-    f"origin STRING, severity STRING, body STRING, attributes STRING, kept {rows.KEPT_TYPE}"
+_LOG_TYPE: Final = (
+    f"{rows.GROUP_KEY} STRING, event_us BIGINT, time_ns BIGINT, origin STRING, severity STRING, body STRING, "
+    f"attributes STRING, {rows.KEPT} {rows.KEPT_TYPE}"
 )
 
 
 def metric_rows(raw: DataFrame, parameters: StatisticsParameters) -> DataFrame:
-    """OTLP metric messages -> common rows, one per sample."""
-    read = _decoded(raw, parameters, metric_points, metric_samples)
-    sample = sf.struct(
-        "series",
-        "time_ns",
-        "value",
-        sf.lit(None).cast("double").alias("total"),
-        "start_time_ns",
-        sf.lit(0).cast("bigint").alias("id"),
-        "origin",
-    )
-    return _common(read, sf.when(sf.col("series").isNotNull(), sample))
+    """OTLP metric messages -> common rows, one per resource and window of a task."""
+
+    @without_cycle_search
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reader = MetricReader(parameters)
+        for batch in batches:
+            yield from reader.read(batch)
+
+    return packed_rows(raw.mapInArrow(read, SCHEMA_TYPE))
 
 
 def log_rows(raw: DataFrame, parameters: StatisticsParameters) -> DataFrame:
     """OTLP log messages -> common rows, one per log event; templates are masked natively as everywhere."""
-    read = _decoded(raw, parameters, log_records, log_samples)
+
+    @without_cycle_search
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reader = LogReader(parameters)
+        for batch in batches:
+            yield from reader.read(batch)
+
     names = (rows.GROUP_KEY, "time_ns", "severity", "body", "attributes", "origin")
     sample = parse.log_sample(*(sf.col(name) for name in names))
-    return _common(read, sf.when(sf.col("severity").isNotNull(), sample))
-
-
-def _common(read: DataFrame, sample: Any) -> DataFrame:
-    return read.select(
-        rows.GROUP_KEY, sf.timestamp_micros("event_us").alias(rows.EVENT_TIME), sample.alias(rows.SAMPLE), rows.KEPT
+    return raw.mapInArrow(read, _LOG_TYPE).select(
+        rows.GROUP_KEY,
+        sf.timestamp_micros("event_us").alias(rows.EVENT_TIME),
+        sf.when(sf.col("severity").isNotNull(), sample).alias(rows.SAMPLE),
+        sf.lit(None).cast(rows.PACKED_TYPE).alias(rows.PACKED),
+        rows.KEPT,
     )
 
 
-def _decoded(
-    raw: DataFrame,
-    parameters: StatisticsParameters,
-    points: Callable[[bytes], Sequence[Any]],
-    samples: Callable[[Any, StatisticsParameters], list[Sample]],
-) -> DataFrame:
-    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        out = _Rows(parameters)
-        for batch in batches:
-            for message in batch.to_pylist():
-                out.add(message, points, samples)
-                if len(out.columns[0]) >= _ROWS_PER_BATCH:
-                    yield out.take()
-        if out.columns[0]:
-            yield out.take()
-
-    return raw.mapInArrow(decode, _ROW_TYPE)
-
-
-# ---- one message -----------------------------------------------------------------------------------------------------
+# ---- messages --------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -150,109 +137,127 @@ class _Kept:
         return "; ".join(list(self.reasons)[:_REASONS_LIMIT])
 
 
-class _Rows:
-    """Rows on their way out, as columns."""
+class _Reader:
+    """Reads OTLP messages: gates every point, keeps messages of which points are late or refused."""
 
     def __init__(self, parameters: StatisticsParameters) -> None:
+        self.packer = Packer(parameters.time)
+        self.samples: list[Sample] = []
         self._parameters = parameters
-        self._schema = _arrow_schema()
-        self.columns: list[list[Any]] = [[] for _ in self._schema]
 
-    def take(self) -> pa.RecordBatch:
-        """Return the rows so far and start anew."""
-        arrays = [pa.array(column, item.type) for column, item in zip(self.columns, self._schema, strict=True)]
-        self.columns = [[] for _ in self._schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+    def points(self, value: bytes) -> Sequence[Any]:
+        """Return the points of a message."""
+        raise NotImplementedError
 
-    def add(
-        self,
-        message: dict[str, Any],
-        points: Callable[[bytes], Sequence[Any]],
-        samples: Callable[[Any, StatisticsParameters], list[Sample]],
-    ) -> None:
-        """Add the rows of one message."""
-        if message[rows.KEY] == wire.TICK_KEY:
-            time_ms = message[rows.ARRIVAL_MS] + self._parameters.time.future_s * 1000
-            return self._row(rows.TICK_GROUP, time_ms * 1000)
+    def samples_of(self, point: Any) -> list[Sample]:
+        """Return the samples of a point."""
+        raise NotImplementedError
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of what was read so far."""
+        raise NotImplementedError
+
+    def read(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Read one batch of raw messages; yield its rows."""
+        ticks = []
+        for message in batch.to_pylist():
+            if message[rows.KEY] == wire.TICK_KEY:
+                ticks.append(message[rows.ARRIVAL_MS])
+            else:
+                self._message(message)
+            if len(self.samples) >= _SAMPLES_PER_ROUND:
+                yield from self.take()
+        self.packer.tick(np.array(ticks, dtype=np.int64))
+        yield from self.take()
+
+    def _message(self, message: dict[str, Any]) -> None:
         late, rejected = _Kept(), _Kept()
         try:
-            found = points(message[rows.VALUE] or b"")
+            found = self.points(message[rows.VALUE] or b"")
         except MessageError as refusal:
             rejected.add(str(refusal), 0)
         else:
-            self._points(found, samples, message[rows.ARRIVAL_MS], late, rejected)
-        self._keep(message, rows.LATE, late)
-        self._keep(message, rows.REJECTED, rejected)
+            for index, point in enumerate(found):
+                self._point(index, point, message[rows.ARRIVAL_MS], late, rejected)
+        for fate, kept in ((rows.LATE, late), (rows.REJECTED, rejected)):
+            if kept.points:
+                self.packer.keep(message, fate, kept.text(), index_ranges(kept.points), len(kept.points))
+
+    def _point(self, index: int, point: Any, arrival_ms: int, late: _Kept, rejected: _Kept) -> None:
+        try:
+            samples = self.samples_of(point)
+        except PointError as refusal:
+            return rejected.add(str(refusal), index)
+        except WRONG_SHAPE:
+            return rejected.add("malformed data point", index)
+        fate = gate.fate_of(samples[0].time_ns, arrival_ms, self._parameters.time)
+        if fate == rows.LATE:
+            return late.add(gate.LATE_REASON, index)
+        if fate == rows.REJECTED:
+            return rejected.add(gate.FUTURE_REASON, index)
+        self.samples += samples
         return None
 
-    def _points(
-        self,
-        found: Sequence[Any],
-        samples: Callable[[Any, StatisticsParameters], list[Sample]],
-        arrival_ms: int,
-        late: _Kept,
-        rejected: _Kept,
-    ) -> None:
-        for index, point in enumerate(found):
-            try:
-                made = samples(point, self._parameters)
-            except PointError as refusal:
-                rejected.add(str(refusal), index)
-                continue
-            except WRONG_SHAPE:
-                rejected.add("malformed data point", index)
-                continue
-            fate = gate.fate_of(made[0].time_ns, arrival_ms, self._parameters.time)
-            if fate == rows.LATE:
-                late.add(gate.LATE_REASON, index)
-            elif fate == rows.REJECTED:
-                rejected.add(gate.FUTURE_REASON, index)
-            else:
-                for sample in made:
-                    self._sample(sample)
 
-    def _sample(self, s: Sample) -> None:
-        self._row(s.resource, s.time_ns // 1000, s.series, s.time_ns, s.value, s.start_ns, s.origin,
-                  s.severity, s.body, s.attributes)  # fmt: skip
+class MetricReader(_Reader):
+    """OTLP metrics -> packed rows."""
 
-    def _keep(self, message: dict[str, Any], fate: str, kept: _Kept) -> None:
-        if not kept.points:
-            return
-        topic, partition, offset = (message[name] for name in (rows.TOPIC, rows.PARTITION, rows.OFFSET))
-        struct = {
-            "fate": fate,
-            "reason": kept.text(),
-            "points": index_ranges(kept.points),
-            "point_count": len(kept.points),
-            "topic": topic,
-            "partition": partition,
-            "offset": offset,
-            "timestamp_ms": message[rows.TIMESTAMP_MS],
-            "key": message[rows.KEY],
-            "value": message[rows.VALUE],
-            "headers": message[rows.HEADERS],
-        }
-        group = f"{rows.RESERVED}kept/{topic}/{partition}/{offset}"
-        self._row(group, message[rows.ARRIVAL_MS] * 1000, *[None] * 8, struct)
+    def points(self, value: bytes) -> Sequence[MetricPoint]:
+        """Return the data points of a message."""
+        return metric_points(value)
 
-    def _row(self, *values: Any) -> None:
-        for column, value in zip(self.columns, (*values, *[None] * (len(self.columns) - len(values))), strict=True):
-            column.append(value)
+    def samples_of(self, point: MetricPoint) -> list[Sample]:
+        """Return the samples of a data point."""
+        return metric_samples(point, self._parameters)
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of what was read so far."""
+        packer, samples = self.packer, self.samples
+        codes = [(packer.resources[s.resource], packer.series[s.series], packer.origins[s.origin]) for s in samples]
+        resource, series, origin = np.array(codes, dtype=np.int64).reshape(-1, 3).T
+        packer.add(
+            Columns(
+                resource=resource,
+                series=series,
+                origin=origin,
+                time_ns=np.array([s.time_ns for s in samples], dtype=np.int64),
+                value=np.array([s.value for s in samples], dtype=np.float64),
+                total=np.full(len(samples), np.nan),
+                start_ns=np.array([NONE if s.start_ns is None else s.start_ns for s in samples], dtype=np.int64),
+            )
+        )
+        self.samples = []
+        yield from packer.take()
 
 
-def _arrow_schema() -> pa.Schema:
-    text, long, real = pa.string(), pa.int64(), pa.float64()
-    headers = pa.list_(pa.struct([("key", text), ("value", pa.binary())]))
-    kept = pa.struct(
-        [("fate", text), ("reason", text), ("points", text), ("point_count", pa.int32()), ("topic", text),
-         ("partition", pa.int32()), ("offset", long), ("timestamp_ms", long), ("key", pa.binary()),
-         ("value", pa.binary()), ("headers", headers)]
-    )  # fmt: skip
-    return pa.schema(
-        [("group_key", text), ("event_us", long), ("series", text), ("time_ns", long), ("value", real),
-         ("start_time_ns", long), ("origin", text), ("severity", text), ("body", text), ("attributes", text),
-         ("kept", kept)]
-    )  # fmt: skip
+class LogReader(_Reader):
+    """OTLP logs -> one row per event."""
+
+    def points(self, value: bytes) -> Sequence[LogRecord]:
+        """Return the log records of a message."""
+        return log_records(value)
+
+    def samples_of(self, point: LogRecord) -> list[Sample]:
+        """Return the event of a log record."""
+        return log_samples(point, self._parameters)
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of what was read so far."""
+        schema = pa.schema(
+            [(rows.GROUP_KEY, pa.string()), ("event_us", pa.int64()), ("time_ns", pa.int64()), ("origin", pa.string()),
+             ("severity", pa.string()), ("body", pa.string()), ("attributes", pa.string()), (rows.KEPT, KEPT)]
+        )  # fmt: skip
+        for batch in self.packer.take():  # ticks and kept messages
+            yield pa.RecordBatch.from_pylist(batch.select([rows.GROUP_KEY, "event_us", rows.KEPT]).to_pylist(), schema)
+        lines = [
+            (s.resource, s.time_ns // 1000, s.time_ns, s.origin, s.severity, s.body, s.attributes, None)
+            for s in self.samples
+        ]
+        columns = zip(*lines, strict=True) if lines else [[] for _ in schema]
+        self.samples = []
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, item.type) for column, item in zip(columns, schema, strict=True)], schema=schema
+        )
 
 
 def index_ranges(points: Sequence[int]) -> str:

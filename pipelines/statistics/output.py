@@ -108,6 +108,7 @@ def write_windows(closed: DataFrame, target: Target, parameters: StatisticsParam
             sf.unix_millis("window.end").alias("window_end_ms"),
             rows.GROUP_KEY,
             "samples",
+            "packed",
             "kept",
         )
         .where(sf.col("window_end_ms") > target.after_ms)
@@ -136,7 +137,7 @@ class _Writer:
     def write(self, batches: Iterable[pa.RecordBatch]) -> dict[tuple[int, int], _Tally]:
         """Write all windows; return a tally per (partition, window end)."""
         for batch in batches:
-            windows = summarise(batch["samples"], self.parameters)
+            windows = summarise(batch["samples"], batch["packed"], self.parameters)
             places = zip(
                 *(batch[name].to_pylist() for name in ("partition", "window_start_ms", "window_end_ms")), strict=True
             )

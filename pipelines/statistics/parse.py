@@ -1,8 +1,8 @@
-"""From canonical raw messages to common rows, natively: every bad message becomes a rejected one with its reason.
+"""Log events and control records -> common rows, natively: every bad message becomes a rejected one with its reason.
 
 A message is read as the one element of an array: that is how a native parse notices what follows the first object.
-Types are strict: a number where text belongs, or the reverse, is refused. `unit`, `severity` and `body` take any JSON
-value as its text. Raw attributes stay JSON text here; the summariser sorts and reads each distinct text once.
+Types are strict: a number where text belongs, or the reverse, is refused. `severity` and `body` take any JSON value as
+its text.
 """
 
 from __future__ import annotations
@@ -118,56 +118,11 @@ def time_faults(name: str = "time_ns") -> list[tuple[Column, str]]:
     ]
 
 
-def _number_fault(name: str) -> tuple[Column, str]:
-    column = sf.abs(sf.col(f"point.{name}"))
-    return (sf.isnan(column) | (column > sf.lit(rows.VALUE_LIMIT)), f"{name} is not a finite number below 1e150")
-
-
-def _metric_faults() -> list[tuple[Column, str]]:
-    kind, value, total = (sf.col(f"point.{name}") for name in ("kind", "value", "total"))
-    return [
-        *name_faults("resource"),
-        *name_faults("metric"),
-        *time_faults(),
-        (value.isNull(), "value is missing"),
-        _number_fault("value"),
-        _number_fault("total"),
-        (~kind.isin(*records.KINDS), "kind is unknown"),
-        (sf.col("point.unit").contains(rows.SEPARATOR), "unit holds a control character"),
-        (sf.length("point.unit") > rows.NAME_LIMIT, f"unit is longer than {rows.NAME_LIMIT} characters"),
-        ((kind == "ratio") & ~value.between(0, 1), "a ratio must lie in [0, 1]"),
-        (total < 0, "total is negative"),
-        *attributes_faults(),
-    ]
-
-
 def _reason(faults: list[tuple[Column, str]]) -> Column:
     reason = sf.when(sf.lit(False), sf.lit(None).cast("string"))
     for condition, text in faults:
         reason = reason.when(condition, text)
     return sf.coalesce(malformed(), reason)
-
-
-def metric_rows(raw: DataFrame, time: TimeRules) -> DataFrame:
-    """Canonical metric points -> common rows, one per message."""
-    point = parsed(raw, records.MetricPoint).withColumn("reason", _reason(_metric_faults()))
-    series = sf.concat_ws(
-        rows.SEPARATOR,
-        sf.coalesce("point.kind", sf.lit("gauge")),
-        sf.coalesce("point.unit", sf.lit("1")),
-        "point.metric",
-        sf.coalesce("point.attributes", sf.lit("{}")),
-    )
-    sample = sf.struct(
-        series.alias("series"),
-        sf.col("point.time_ns").alias("time_ns"),
-        sf.col("point.value").alias("value"),
-        sf.col("point.total").alias("total"),
-        sf.col("point.start_time_ns").alias("start_time_ns"),
-        sf.lit(0).cast("bigint").alias("id"),
-        sf.lit(None).cast("string").alias("origin"),
-    )
-    return common_rows(point, sample, time)
 
 
 def log_rows(raw: DataFrame, time: TimeRules) -> DataFrame:
@@ -248,6 +203,7 @@ def _common(point: DataFrame, sample: Column, time: TimeRules) -> DataFrame:
         .otherwise(sf.timestamp_millis(sf.col(rows.ARRIVAL_MS)))
         .alias(rows.EVENT_TIME),
         sf.when(~tick & on_time, sample).alias(rows.SAMPLE),
+        sf.lit(None).cast(rows.PACKED_TYPE).alias(rows.PACKED),
         sf.when(~tick & ~on_time, _kept()).alias(rows.KEPT),
     )
 

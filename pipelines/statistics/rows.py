@@ -1,6 +1,7 @@
 """The common row: what every parser makes of a raw message, and what the window aggregation collects.
 
-One row is one sample, one tick, or one kept message (late, rejected or control).
+One row is one sample, many packed samples of one resource and window, one tick, or one kept message (late, rejected or
+control).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ ARRIVAL_MS: Final = "arrival_ms"
 GROUP_KEY: Final = "group_key"
 EVENT_TIME: Final = "event_time"
 SAMPLE: Final = "sample"
+PACKED: Final = "packed"
 KEPT: Final = "kept"
 
 #: What becomes of a message, or of some of its points.
@@ -34,6 +36,8 @@ SAMPLE_TYPE: Final = (
     "STRUCT<series: STRING, time_ns: BIGINT, value: DOUBLE, total: DOUBLE, start_time_ns: BIGINT, id: BIGINT, "
     "origin: STRING>"
 )
+#: Many samples in one row, see `pack`.
+PACKED_TYPE: Final = "STRUCT<names: BINARY, points: BINARY, origin: STRING>"
 HEADERS_TYPE: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 KEPT_TYPE: Final = (
     "STRUCT<fate: STRING, reason: STRING, points: STRING, point_count: INT, topic: STRING, partition: INT, "

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pipelines.parameters import StatisticsParameters
 from pipelines.statistics import rows
+from pipelines.statistics.pack import NONE, POINT, Codes
 from topics.records import (
     LOG_OTHER_TEMPLATE,
     LOG_SEVERITY_METRIC,
@@ -34,8 +35,6 @@ Bools = NDArray[np.bool_]
 
 _LABELS: Final = ("metric", "attributes", "kind", "unit")
 _NUMBERS: Final = tuple(item.name for item in fields(SeriesStatistics) if item.name not in _LABELS)
-_NONE: Final = -1
-
 Origin = tuple[str | None, str | None, str | None]
 _UNKNOWN: Final[Origin] = (None, None, None)
 
@@ -88,18 +87,19 @@ class _Points:
         return np.bincount(self.row, minlength=count)
 
 
-def summarise(samples: pa.ListArray, parameters: StatisticsParameters) -> list[Window]:
+def summarise(samples: pa.ListArray, packed: pa.ListArray, parameters: StatisticsParameters) -> list[Window]:
     """Summarise windows.
 
     Args:
         samples: One list of samples (`rows.SAMPLE_TYPE`) per resource and window, in any order.
+        packed: One list of packed samples (`rows.PACKED_TYPE`) per resource and window, in any order.
         parameters: Cap on samples and on templates.
 
     Returns:
-        One `Window` per list.
+        One `Window` per pair of lists.
     """
     count = len(samples)
-    points, names, origins = _points_of(samples)
+    points, names, origins = _points_of(samples, packed)
     distinct = _distinct(points)
     kept = _capped(distinct, count, parameters.samples_per_window)
     series = _summaries(_counted(kept, names, parameters.templates_per_window), names, count)
@@ -146,7 +146,7 @@ def _ranks(texts: list[str]) -> tuple[list[Series], Ints, Ints]:
     if any(template is not None for _, template in identities):
         distinct.add(_template(LOG_OTHER_TEMPLATE))
     names = sorted(distinct)
-    rank: dict[Series | None, int] = {series: index for index, series in enumerate(names)} | {None: _NONE}
+    rank: dict[Series | None, int] = {series: index for index, series in enumerate(names)} | {None: NONE}
     series, templates = (np.array([rank[pair[side]] for pair in identities], dtype=np.int64) for side in (0, 1))
     return names, series, templates
 
@@ -154,23 +154,35 @@ def _ranks(texts: list[str]) -> tuple[list[Series], Ints, Ints]:
 # ---- points ----------------------------------------------------------------------------------------------------------
 
 
-def _points_of(samples: pa.ListArray) -> tuple[_Points, list[Series], dict[int, Origin]]:
-    row = np.repeat(np.arange(len(samples)), np.diff(samples.offsets.to_numpy()))
-    fields_of = dict(zip((item.name for item in samples.type.value_type), samples.flatten().flatten(), strict=True))
-    texts = fields_of["series"].dictionary_encode()
-    names, series, templates = _ranks(texts.dictionary.to_pylist())
-    codes = texts.indices.to_numpy()
+def _points_of(samples: pa.ListArray, packed: pa.ListArray) -> tuple[_Points, list[Series], dict[int, Origin]]:
+    """Return all samples of both kinds, the names of their series, and the origin per row."""
+    single = dict(zip((item.name for item in samples.type.value_type), samples.flatten().flatten(), strict=True))
+    texts = single["series"].dictionary_encode()
+    chunks = _unpacked(packed)
+    names, series, templates = _ranks([*texts.dictionary.to_pylist(), *chunks.texts])
+    codes = np.concatenate([texts.indices.to_numpy(), len(texts.dictionary) + chunks.text])
+    row, time_ns = _rows_of(samples), _numbers(single["time_ns"], NONE)
     points = _Points(
-        row=row,
+        row=np.concatenate([row, chunks.row]),
         series=series[codes],
         template=templates[codes],
-        time_ns=_numbers(fields_of["time_ns"], _NONE),
-        identity=_numbers(fields_of["id"], 0),
-        value=_numbers(fields_of["value"], 0.0) + 0.0,  # -0.0 and 0.0 are one value
-        total=_numbers(fields_of["total"], np.nan),
-        start_ns=_numbers(fields_of["start_time_ns"], _NONE),
+        time_ns=np.concatenate([time_ns, chunks.points["time_ns"]]),
+        identity=np.concatenate([_numbers(single["id"], 0), np.zeros(len(chunks.row), dtype=np.int64)]),
+        value=np.concatenate([_numbers(single["value"], 0.0), chunks.points["value"]]) + 0.0,  # -0.0 and 0.0 are equal
+        total=np.concatenate([_numbers(single["total"], np.nan), chunks.points["total"]]),
+        start_ns=np.concatenate([_numbers(single["start_time_ns"], NONE), chunks.points["start_ns"]]),
     )
-    return points, names, _origins(fields_of["origin"], points)
+    told = single["origin"].is_valid().to_numpy(zero_copy_only=False)
+    origins = [
+        *zip(row[told].tolist(), time_ns[told].tolist(), single["origin"].drop_null().to_pylist(), strict=True),
+        *chunks.origins,
+    ]
+    return points, names, {row: _origin(text) for row, _, text in sorted(origins)}
+
+
+def _rows_of(lists: pa.ListArray) -> Ints:
+    """Return for each item of the flattened lists the list that it stands in."""
+    return np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
 
 
 def _numbers(column: pa.Array, missing: float) -> NDArray[Any]:
@@ -178,19 +190,37 @@ def _numbers(column: pa.Array, missing: float) -> NDArray[Any]:
     return filled
 
 
-def _origins(texts: pa.Array, points: _Points) -> dict[int, Origin]:
-    """Return service, region and site per row: those of the latest sample that tells them, ties by text."""
-    told = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))
-    if not len(told):
-        return {}
-    encoded = texts.take(pa.array(told)).dictionary_encode()
-    known = encoded.dictionary.to_pylist()
-    rank_of = np.argsort(np.argsort(np.array(known, dtype=object)))
-    codes = encoded.indices.to_numpy()
-    order = np.lexsort((rank_of[codes], points.time_ns[told], points.row[told]))
-    rows_told = points.row[told][order]
-    last = np.flatnonzero(np.append(rows_told[1:] != rows_told[:-1], True))
-    return {int(rows_told[at]): _origin(known[codes[order[at]]]) for at in last}
+class _Chunks(NamedTuple):
+    """Packed samples, unpacked: `text` is each point's place in `texts`; origins as (row, latest time, JSON)."""
+
+    points: NDArray[np.void]
+    row: Ints
+    texts: list[str]
+    text: Ints
+    origins: list[tuple[int, int, str]]
+
+
+def _unpacked(packed: pa.ListArray) -> _Chunks:
+    fields_of = dict(zip((item.name for item in packed.type.value_type), packed.flatten().flatten(), strict=True))
+    blobs = fields_of["points"].to_pylist()
+    points = np.frombuffer(b"".join(blobs), POINT)
+    size = np.array([len(blob) // POINT.itemsize for blob in blobs], dtype=np.int64)
+    row = _rows_of(packed)
+    codes = Codes()
+    places = [np.array([codes[text] for text in _names(blob)]) for blob in fields_of["names"].to_pylist()]
+    first = np.cumsum([0, *map(len, places)])[:-1].astype(np.int64)
+    text = np.concatenate([*places, np.zeros(0)]).astype(np.int64)[np.repeat(first, size) + points["name"]]
+    origins = []
+    if fields_of["origin"].null_count < len(blobs):
+        latest_ns = np.maximum.reduceat(points["time_ns"], np.cumsum([0, *size[:-1]])).tolist()
+        told = zip(row.tolist(), latest_ns, fields_of["origin"].to_pylist(), strict=True)
+        origins = [(at, time_ns, origin) for at, time_ns, origin in told if origin is not None]
+    return _Chunks(points, np.repeat(row, size), list(codes), text, origins)
+
+
+@lru_cache(maxsize=1 << 14)
+def _names(blob: bytes) -> tuple[str, ...]:
+    return tuple(blob[:-1].decode().split(rows.RESERVED))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -207,7 +237,8 @@ def _distinct(points: _Points) -> _Points:
     ordered = points.take(np.lexsort((points.time_ns, points.series, points.row)))
     if not _repeats(ordered).any():
         return ordered
-    keys = (points.start_ns, points.total, points.value, points.identity, points.time_ns, points.series, points.row)
+    ties = (points.template, points.start_ns, points.total, points.value)
+    keys = (*ties, points.identity, points.time_ns, points.series, points.row)
     ordered = points.take(np.lexsort(keys))
     same = _repeats(ordered) & (ordered.identity[1:] == ordered.identity[:-1])
     return ordered.take(np.append(~same, True))
@@ -234,7 +265,7 @@ def _capped(points: _Points, count: int, cap: int) -> _Points:
 
 def _counted(points: _Points, names: list[Series], most: int) -> _Points:
     """Count log events a second time, in the series of their template; beyond the `most` frequent ones, in `other`."""
-    events = points.template != _NONE
+    events = points.template != NONE
     if not events.any():
         return points
     logs = points.take(events)
@@ -304,7 +335,7 @@ def _statistics(points: _Points, starts: Ints, kind: NDArray[np.str_]) -> dict[s
         "last": value[ends - 1],
         "last_time_ns": points.time_ns[ends - 1],
         "increase": _or_none(_increase(points, starts), cumulative),
-        "start_time_ns": _or_none(start_ns, start_ns != _NONE),
+        "start_time_ns": _or_none(start_ns, start_ns != NONE),
         "total": _or_none(total, counted),
     }
     return {name: column if isinstance(column, list) else column.tolist() for name, column in columns.items()}
@@ -318,7 +349,7 @@ def _sums(values: Floats, starts: Ints) -> Floats:
 def _increase(points: _Points, starts: Ints) -> Floats:
     """Return a counter's growth inside each run; after a reset (a drop or a later start) it counts from zero."""
     step = np.diff(points.value, prepend=0.0)
-    restarted = (np.diff(points.start_ns, prepend=_NONE) > 0) & (np.roll(points.start_ns, 1) != _NONE)
+    restarted = (np.diff(points.start_ns, prepend=NONE) > 0) & (np.roll(points.start_ns, 1) != NONE)
     step = np.where((step < 0) | restarted, points.value, step)
     step[starts] = 0.0
     return _sums(step, starts)

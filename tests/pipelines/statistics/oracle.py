@@ -27,6 +27,7 @@ def fate_of(value: bytes, read: Callable[[dict[str, Any]], int], lateness_s: int
 
 
 def metric_time(point: dict[str, Any]) -> int:
+    whole_text(point)
     _name(point.get("resource"))
     _name(point.get("metric"))
     _attributes(point.get("attributes"))
@@ -36,7 +37,10 @@ def metric_time(point: dict[str, Any]) -> int:
     kind = point.get("kind")
     _require(kind in (None, "gauge", "delta", "cumulative", "ratio") and not isinstance(kind, list | dict))
     _require(kind != "ratio" or 0 <= value <= 1)
-    _label(point.get("unit"))
+    unit = point.get("unit")
+    _require(unit is None or isinstance(unit, str))
+    _label(unit or "")
+    _require("\0" not in (unit or ""))
     start_ns = point.get("start_time_ns")
     _require(start_ns is None or _is_int64(start_ns))
     return _time(point.get("time_ns"))
@@ -66,6 +70,14 @@ def _object(value: bytes) -> dict[str, Any]:
         raise RefusedError from failure
     _require(isinstance(read, dict))
     return dict(read)
+
+
+def whole_text(point: dict[str, Any]) -> None:
+    """Half a surrogate pair is no text."""
+    try:
+        json.dumps(point, ensure_ascii=False).encode()
+    except UnicodeEncodeError as failure:
+        raise RefusedError from failure
 
 
 def _name(name: Any) -> None:

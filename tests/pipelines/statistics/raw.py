@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as sf
 
 from pipelines.parameters import StatisticsParameters, TimeRules
 from pipelines.statistics import common_rows, rows
-from topics import registry, wire
+from pipelines.statistics.pack import POINT
+from topics import registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,8 +72,18 @@ def parse(
 def fates(found: list[dict[str, Any]], count: int) -> list[str]:
     """Return the fate of each of `count` canonical messages, by offset; a tick's is `tick`."""
     kept = {row["kept"]["offset"]: row["kept"]["fate"] for row in found if row["kept"]}
-    assert len(found) == count
+    assert len(samples_of(found)) + len(kept) == count
     return [kept.get(offset, rows.ON_TIME) for offset in range(count)]
 
 
-TICK = {"key": wire.TICK_KEY, "values": [b""]}
+def samples_of(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return all samples, packed or not, with the resource they belong to."""
+    samples = [{"resource": row["group_key"], **row["sample"]} for row in found if row["sample"]]
+    for row in found:
+        if row["packed"]:
+            names = row["packed"]["names"].decode()[:-1].split(rows.RESERVED)
+            for name, *numbers in np.frombuffer(row["packed"]["points"], POINT).tolist():
+                values = dict(zip(POINT.names[1:], numbers, strict=True))
+                origin = row["packed"]["origin"]
+                samples.append({"resource": row["group_key"], "series": names[name], "origin": origin, **values})
+    return samples

@@ -7,11 +7,13 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
-from pipelines.parameters import StatisticsParameters
+from pipelines.parameters import StatisticsParameters, TimeRules
 from pipelines.statistics import rows
+from pipelines.statistics.pack import NONE, Columns, Packer
 from pipelines.statistics.summarise import Window, summarise
 
 SAMPLE_TYPE = pa.struct(
@@ -25,6 +27,7 @@ SAMPLE_TYPE = pa.struct(
         ("origin", pa.string()),
     ]
 )
+PACKED_TYPE = pa.struct([("names", pa.binary()), ("points", pa.binary()), ("origin", pa.string())])
 SECOND_NS = 1_000_000_000
 
 
@@ -55,7 +58,27 @@ def log_event(time_s: float, template: str, identity: int, severity: str = "INFO
 
 def windows_of(*lists: list[Sample], **settings: Any) -> list[Window]:
     array = pa.array([[asdict(sample) for sample in samples] for samples in lists], pa.list_(SAMPLE_TYPE))
-    return summarise(array, StatisticsParameters(**settings))
+    nothing = pa.array([[] for _ in lists], pa.list_(PACKED_TYPE))
+    return summarise(array, nothing, StatisticsParameters(**settings))
+
+
+def packed_windows_of(*lists: list[list[Sample]], **settings: Any) -> list[Window]:
+    """Windows of samples that arrive packed: for each window a list of packs."""
+    packs = [[pack for samples in packs for pack in packed(samples)] for packs in lists]
+    nothing = pa.array([[] for _ in lists], pa.list_(SAMPLE_TYPE))
+    return summarise(nothing, pa.array(packs, pa.list_(PACKED_TYPE)), StatisticsParameters(**settings))
+
+
+def packed(samples: list[Sample]) -> list[dict[str, Any]]:
+    packer = Packer(TimeRules(window_s=1_000_000))
+    lines = [
+        (packer.resources["r"], packer.series[s.series], packer.origins[s.origin], s.time_ns, s.value,
+         math.nan if s.total is None else s.total, NONE if s.start_time_ns is None else s.start_time_ns)
+        for s in samples
+    ]  # fmt: skip
+    types = (np.int64, np.int64, np.int64, np.int64, np.float64, np.float64, np.int64)
+    packer.add(Columns(*(np.array(c, dtype=t) for c, t in zip(zip(*lines, strict=True), types, strict=True))))
+    return [row for batch in packer.take() for row in batch.select(["names", "points", "origin"]).to_pylist()]
 
 
 def series_of(window: Window) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from pipelines.parameters import StatisticsParameters, TimeRules
 from pipelines.statistics.otlp import Sample, index_ranges, log_samples, metric_samples
 from pipelines.statistics.otlp_messages import MessageError, log_records, metric_points
-from tests.pipelines.statistics.raw import ARRIVAL_MS, ARRIVAL_NS, SECOND_NS, parse
+from tests.pipelines.statistics.raw import ARRIVAL_MS, ARRIVAL_NS, SECOND_NS, parse, samples_of
 from topics import registry, wire
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_every_point_of_a_real_collector_is_a_sample_or_kept(spark: SparkSession
     last_ms = max(timestamp_ms for _, timestamp_ms in messages)
     # as if all had arrived with the last one: the first ones are late
     found = parse(spark, registry.OTLP_METRICS, [value for value, _ in messages], arrival_ms=last_ms)
-    samples = sum(row["sample"] is not None for row in found)
+    samples = len(samples_of(found))
     late = sum(row["kept"]["point_count"] for row in found if row["kept"])
     assert samples + late == points
     assert samples > 0 < late
@@ -203,7 +203,7 @@ def test_one_message_may_be_partly_late_partly_refused_partly_sound(spark: Spark
     value = message(summed(points), service_name="upf", cloud_region="north")
     found = parse(spark, registry.OTLP_METRICS, [value], time=TimeRules(lateness_s=30, future_s=10))
     kept = {row["kept"]["fate"]: row["kept"] for row in found if row["kept"]}
-    samples = [row["sample"] for row in found if row["sample"]]
+    samples = samples_of(found)
     assert len(samples) == 3
     assert {sample["origin"] for sample in samples} == {'["upf","north",null]'}
     assert (kept["late"]["points"], kept["late"]["point_count"]) == ("2-3", 2)
@@ -227,7 +227,7 @@ def test_what_is_no_otlp_is_rejected_whole(spark: SparkSession, topic: registry.
 def test_ticks_pass(spark: SparkSession) -> None:
     (tick,) = parse(spark, registry.OTLP_LOGS, [b""], key=wire.TICK_KEY, time=TimeRules(future_s=10))
     assert tick["event_time"].timestamp() * 1000 == ARRIVAL_MS + 10_000
-    assert tick["sample"] is tick["kept"] is None
+    assert tick["sample"] is tick["packed"] is tick["kept"] is None
 
 
 def test_log_bodies_are_masked(spark: SparkSession) -> None:

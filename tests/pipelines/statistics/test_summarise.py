@@ -17,6 +17,7 @@ from tests.pipelines.statistics.samples import (
     log_event,
     metric,
     one_series,
+    packed_windows_of,
     series_of,
     windows_of,
 )
@@ -192,6 +193,17 @@ def test_a_window_is_a_function_of_the_set_of_its_points(
 @given(st.lists(_samples, min_size=1, max_size=6))
 def test_windows_summarised_together_are_those_summarised_alone(lists: list[list[Sample]]) -> None:
     assert windows_of(*lists) == [windows_of(samples)[0] for samples in lists]
+
+
+@given(_samples, st.integers(1, 10), st.sampled_from([None, '["upf",null,null]']))
+def test_packed_samples_give_the_same_window_however_they_are_packed(
+    samples: list[Sample], size: int, origin: str | None
+) -> None:
+    told = [replace(sample, origin=origin) for sample in samples]
+    packs = [told[at : at + size] for at in range(0, len(told), size)]
+    one, other = packed_windows_of(packs, packs[:1])
+    assert [one] == windows_of(told)
+    assert [other] == windows_of(packs[0])
 
 
 @given(_samples)
