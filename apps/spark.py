@@ -41,6 +41,16 @@ OPERATION: Final = {
     "spark.cleaner.periodicGC.interval": "10min",
 }
 
+#: Stacks deep enough for regular expressions over long log lines and for plans of many readers. Generated methods of
+#: wide rows are larger than Java compiles by default; left to the interpreter they cost half of a job's time.
+JAVA_OPTIONS: Final = (
+    "-XX:+UseParallelGC",
+    "-XX:ParallelGCThreads=2",
+    "-XX:-DontCompileHugeMethods",
+    "-Xss4m",
+    "-Duser.timezone=UTC",
+)
+
 
 def cache_dir() -> Path:
     """Return the folder where resolved artifacts are kept: `$XDG_CACHE_HOME/kappa`, else `~/.cache/kappa`."""
@@ -76,7 +86,7 @@ def spark_session(name: str, settings: Settings) -> SparkSession:
         "spark.sql.streaming.minBatchesToRetain": str(settings.spark.state_versions),
         "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraClassPath": connector_class_path(),
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:ParallelGCThreads=2 -Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": " ".join(JAVA_OPTIONS),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }

@@ -39,7 +39,7 @@ def archive_path() -> Path:
 def with_archive(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which Spark drivers use the archive, if there is one."""
     archive = archive_path()
-    return _with_option(environment, f"-XX:SharedArchiveFile={archive}") if archive.is_file() else dict(environment)
+    return with_java_option(environment, f"-XX:SharedArchiveFile={archive}") if archive.is_file() else dict(environment)
 
 
 def ensure_archive() -> Path:
@@ -48,7 +48,7 @@ def ensure_archive() -> Path:
     if not archive.is_file():
         with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
             partial = Path(folder) / archive.name
-            environment = _with_option(os.environ, f"-XX:ArchiveClassesAtExit={partial}")
+            environment = with_java_option(os.environ, f"-XX:ArchiveClassesAtExit={partial}")
             subprocess.run(
                 [sys.executable, "-m", "apps.local.class_archive", _TRAIN],
                 env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
@@ -58,7 +58,8 @@ def ensure_archive() -> Path:
     return archive
 
 
-def _with_option(environment: Mapping[str, str], option: str) -> dict[str, str]:
+def with_java_option(environment: Mapping[str, str], option: str) -> dict[str, str]:
+    """Return an environment in which Spark drivers get one more option of Java."""
     options = f"{environment.get(_OPTIONS_VARIABLE, '')} {option}".strip()
     return {**environment, _OPTIONS_VARIABLE: options}
 

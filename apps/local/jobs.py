@@ -12,7 +12,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from apps.local.class_archive import with_archive
+from apps.local.class_archive import with_archive, with_java_option
 from apps.local.processes import ProcessRecord, start
 from apps.settings import Settings
 
@@ -22,6 +22,9 @@ HEARTBEAT: Final = "heartbeat"
 JOBS: Final = (*CHAIN, HEARTBEAT)
 
 _REPLY_TIMEOUT_S: Final = 1.0
+#: Jobs whose Java does little but plan: their start is what costs, and Java's quick compiler starts them sooner.
+_LIGHT: Final = ("incidents", "indexer")
+_QUICK_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 
 
 def job_environment(settings: Settings, overrides: Mapping[str, str]) -> dict[str, str]:
@@ -43,7 +46,7 @@ def start_job(job: str, settings: Settings, environment: Mapping[str, str]) -> P
         [sys.executable, "-m", f"apps.{job}"],
         log=settings.data_dir.absolute() / "logs" / f"{job}.log",
         port=getattr(settings.ports, job),
-        environment=environment,
+        environment=with_java_option(environment, _QUICK_COMPILER) if job in _LIGHT else environment,
     )
 
 
