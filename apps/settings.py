@@ -80,7 +80,7 @@ class JobPorts(Section):
 
 
 class LocalSettings(Section):
-    """The local stack: what `kappa up` starts beside the jobs. Its addresses are those of [kafka] and [elasticsearch]."""
+    """What `kappa up` starts beside the jobs. Its addresses are those of [kafka] and [elasticsearch]."""
 
     controller_port: Port = 19093
     elasticsearch_transport_port: Port = 19201

@@ -43,7 +43,7 @@ DEMO_SETTINGS: Final[Mapping[str, str]] = {
     "KAPPA_TIME__SLACK_S": "1",
     "KAPPA_NOVELTY__BUCKETS": "4",
     "KAPPA_KAFKA__RAW_PARTITIONS": "1",
-    "KAPPA_STATISTICS__BATCH_POINTS": "200000",
+    "KAPPA_STATISTICS__BATCH_POINTS": "150000",
     # The next run starts from nothing: no need to wait for a long batch of the catch-up.
     "KAPPA_LOCAL__STOP_TIMEOUT_S": "10",
 }
@@ -55,6 +55,7 @@ _LINE_EVERY_S: Final = 5.0
 _CATCH_UP_LIMIT_S: Final = 1200.0
 #: A search sees what was written up to one refresh ago.
 _SETTLE_S: Final = 3.0
+_SIMULATOR_NICENESS: Final = 10
 _ELECTION_LIMIT_S: Final = 20.0
 
 
@@ -229,6 +230,8 @@ class _Demo:
         self._in_background(self._simulate, "simulator")
 
     def _simulate(self) -> None:
+        # The jobs start at the same time and have more to do; on Linux priority belongs to the thread.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _SIMULATOR_NICENESS)
         observer = Observer(self.screen.simulation.sent, self._handed_over)
         partitions = _usable_partitions(self.settings, self.plan)
         run(self.plan, partitions, self.settings.kafka.bootstrap_servers, observer, self.halt)

@@ -25,6 +25,8 @@ _REPLY_TIMEOUT_S: Final = 1.0
 #: Jobs whose Java does little but plan: their start is what costs, and Java's quick compiler starts them sooner.
 _LIGHT: Final = ("incidents", "indexer")
 _QUICK_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+#: They wait for what the heavy jobs find, so the heavy jobs go first.
+_AFTER_OTHERS: Final = ("nice", "-n", "5")
 
 
 def job_environment(settings: Settings, overrides: Mapping[str, str]) -> dict[str, str]:
@@ -43,7 +45,7 @@ def start_job(job: str, settings: Settings, environment: Mapping[str, str]) -> P
     """Start a job without waiting for it; it waits for its broker and Elasticsearch itself."""
     return start(
         job,
-        [sys.executable, "-m", f"apps.{job}"],
+        [*(_AFTER_OTHERS if job in _LIGHT else ()), sys.executable, "-m", f"apps.{job}"],
         log=settings.data_dir.absolute() / "logs" / f"{job}.log",
         port=getattr(settings.ports, job),
         environment=with_java_option(environment, _QUICK_COMPILER) if job in _LIGHT else environment,

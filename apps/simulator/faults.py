@@ -147,7 +147,7 @@ class Span:
 
 
 #: Quiet time at the start, for models to learn what is normal; of a short history only this share.
-WARMUP_MS: Final = 10 * HOUR_MS
+WARMUP_MS: Final = 6 * HOUR_MS
 WARMUP_SHARE: Final = 0.4
 #: Quiet time before the live part, so that it starts from a calm screen.
 _CALM_MS: Final = 45 * MINUTE_MS
