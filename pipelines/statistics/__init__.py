@@ -46,7 +46,7 @@ KEPT: Final = "kept"
 
 def common_rows(topic: registry.Topic, raw: DataFrame, parameters: StatisticsParameters) -> DataFrame:
     """Raw messages of one topic -> common rows (`pipelines.statistics.rows`)."""
-    arrived = raw.withColumn(rows.ARRIVAL_MS, gate.arrival_ms(parameters.time))
+    arrived = gate.with_arrival(raw, parameters.time)
     parsers: dict[str, Callable[[], DataFrame]] = {
         registry.METRICS.name: lambda: metrics.metric_rows(arrived, parameters),
         registry.LOGS.name: lambda: parse.log_rows(arrived, parameters.time),

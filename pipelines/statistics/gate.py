@@ -8,7 +8,7 @@ It is a property of the record alone, so it is the same in every replay:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +30,38 @@ _NS_PER_S: Final = 1_000_000_000
 _LATEST_ARRIVAL_MS: Final = 4_102_444_800_000
 
 
-def arrival_ms(time: TimeRules) -> Column:
-    """Return arrival in ms: the broker's append time or, in history topics, the header the one writer set."""
-    appended = sf.col(rows.TIMESTAMP_MS)
+def with_arrival(raw: DataFrame, time: TimeRules) -> DataFrame:
+    """Add arrival in ms: the broker's append time or, in history topics, the header the one writer set.
+
+    Where that header is the only one, it is taken away: it says nothing more, and headers are dear to carry.
+    """
+    appended, headers = sf.col(rows.TIMESTAMP_MS), sf.col(rows.HEADERS)
     if time.arrival == "broker":
-        return appended
-    named = sf.filter(sf.col(rows.HEADERS), lambda header: header["key"] == sf.lit(wire.ARRIVAL_HEADER))
-    told = sf.element_at(sf.transform(named, lambda header: header["value"]), 1)
-    number = sf.when(sf.size(named) > 0, told.cast("string").try_cast("bigint"))
-    return sf.coalesce(sf.when(number.between(0, _LATEST_ARRIVAL_MS), number), appended)
+        return raw.withColumn(rows.ARRIVAL_MS, appended)
+    alone = (sf.size(headers) == 1) & (sf.get(headers, sf.lit(0))["key"] == wire.ARRIVAL_HEADER)
+    named = sf.filter(headers, lambda header: header["key"] == sf.lit(wire.ARRIVAL_HEADER))
+    told = sf.when(alone, sf.get(headers, sf.lit(0))["value"]).otherwise(sf.get(named, sf.lit(0))["value"])
+    number = told.cast("string").try_cast("bigint")
+    arrival = sf.coalesce(sf.when(number.between(0, _LATEST_ARRIVAL_MS), number), appended)
+    spare = alone & (arrival.cast("string") == told.cast("string"))
+    return raw.withColumns({rows.ARRIVAL_MS: arrival, rows.HEADERS: sf.when(~spare, headers)})
+
+
+def kept_headers(headers: list[dict[str, Any]] | None, arrival_ms: int, time: TimeRules) -> list[dict[str, Any]]:
+    """Return a message's headers as they were received: `with_arrival` may have taken one away."""
+    if headers is None and time.arrival == "history":
+        return [{"key": wire.ARRIVAL_HEADER, "value": str(arrival_ms).encode()}]
+    return headers or []
+
+
+def kept_headers_column(time: TimeRules) -> Column:
+    """The same natively."""
+    headers = sf.col(rows.HEADERS)
+    if time.arrival == "broker":
+        return headers
+    value = sf.col(rows.ARRIVAL_MS).cast("string").cast("binary")
+    taken = sf.array(sf.struct(sf.lit(wire.ARRIVAL_HEADER).alias("key"), value.alias("value")))
+    return sf.coalesce(headers, taken)
 
 
 def fate(time_ns: Column, time: TimeRules) -> Column:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipelines.parameters import TimeRules
-from pipelines.statistics import rows
+from pipelines.statistics import gate, rows
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -105,7 +105,7 @@ class Packer:
             "timestamp_ms": message[rows.TIMESTAMP_MS],
             "key": message[rows.KEY],
             "value": message[rows.VALUE],
-            "headers": message[rows.HEADERS],
+            "headers": gate.kept_headers(message[rows.HEADERS], message[rows.ARRIVAL_MS], self.time),
         }
         group = f"{rows.RESERVED}kept/{topic}/{partition}/{offset}"
         self._rows.append({rows.GROUP_KEY: group, "event_us": message[rows.ARRIVAL_MS] * 1000, rows.KEPT: kept})

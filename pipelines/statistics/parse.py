@@ -204,7 +204,7 @@ def _common(point: DataFrame, sample: Column, time: TimeRules) -> DataFrame:
         .alias(rows.EVENT_TIME),
         sf.when(~tick & on_time, sample).alias(rows.SAMPLE),
         sf.lit(None).cast(rows.PACKED_TYPE).alias(rows.PACKED),
-        sf.when(~tick & ~on_time, _kept()).alias(rows.KEPT),
+        sf.when(~tick & ~on_time, _kept(time)).alias(rows.KEPT),
     )
 
 
@@ -220,7 +220,7 @@ def kept_group() -> Column:
     )
 
 
-def _kept() -> Column:
+def _kept(time: TimeRules) -> Column:
     reason = (
         sf.when(sf.col("reason").isNotNull(), sf.col("reason"))
         .when(sf.col("fate") == rows.LATE, gate.LATE_REASON)
@@ -237,5 +237,5 @@ def _kept() -> Column:
         sf.col(rows.TIMESTAMP_MS).alias("timestamp_ms"),
         sf.col(rows.KEY).alias("key"),
         sf.col(rows.VALUE).alias("value"),
-        sf.col(rows.HEADERS).alias("headers"),
+        gate.kept_headers_column(time).alias("headers"),
     )

@@ -246,7 +246,7 @@ def raw_stream(spark: SparkSession, bootstrap_servers: str, source: Source, star
     return messages.select(
         sf.col("key").alias(rows.KEY),
         sf.col("value").alias(rows.VALUE),
-        sf.col("headers").alias(rows.HEADERS),
+        sf.coalesce("headers", sf.array().cast(rows.HEADERS_TYPE)).alias(rows.HEADERS),
         sf.lit(source.topic.name).alias(rows.TOPIC),
         sf.lit(source.partition).alias(rows.PARTITION),
         sf.col("offset").alias(rows.OFFSET),

@@ -48,6 +48,15 @@ def test_history_topics_carry_arrival_in_a_header(spark: SparkSession) -> None:
     ):
         found = parse(spark, registry.METRICS, [point()], time, headers=headers, **arrived)
         assert fates(found, 1) == [fate], (time.arrival, headers)
+        if fate != rows.ON_TIME:
+            assert found[0]["kept"]["headers"] == [{"key": k, "value": v} for k, v in (headers or {}).items()]
+
+
+def test_a_kept_message_of_a_history_topic_has_its_arrival_header(spark: SparkSession) -> None:
+    header = {wire.ARRIVAL_HEADER: str(ARRIVAL_MS).encode()}
+    for topic in registry.RAW_TOPICS:
+        (row,) = parse(spark, topic, [b"x"], TimeRules(arrival="history"), headers=header)
+        assert row["kept"]["headers"] == [{"key": k, "value": v} for k, v in header.items()]
 
 
 def test_a_sample(spark: SparkSession) -> None:
