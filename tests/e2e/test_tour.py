@@ -78,7 +78,7 @@ def incident_records(settings: Settings) -> list[Incident]:
 
 def indexed_revisions(settings: Settings) -> dict[str, int]:
     client = connect(settings.elasticsearch)
-    found = search_incidents(client, IncidentQuery(open_only=False, since_ms=None, limit=10_000))
+    found = search_incidents(client, IncidentQuery(generation=settings.generation, limit=10_000))
     client.close()
     return {
         documents.read(item, documents.INCIDENT_ID): documents.read(item, documents.INCIDENT_REVISION) for item in found
