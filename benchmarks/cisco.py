@@ -135,10 +135,14 @@ def newest_markers_ms(settings: Settings) -> int:
 
 
 def newest_summaries_ms(settings: Settings) -> int:
-    """Return the window end up to which every bucket has a summary among the newest ones; 0 for none."""
+    """Return the window end up to which every bucket has a summary; 0 for none.
+
+    All summaries are read: a batch writes its buckets one after the other, so the newest records may be of one bucket.
+    """
     newest: dict[int, int] = {}
-    for part in range(settings.kafka.derived_partitions):
-        for record in latest(settings, registry.SUMMARIES, part, 4 * settings.novelty.buckets):
+    name = registry.SUMMARIES.full_name(settings.generation)
+    with LogReader(settings.kafka.bootstrap_servers) as reader:
+        for record in reader.read({(name, part): 0 for part in range(settings.kafka.derived_partitions)}):
             summary = orjson.loads(record.value or b"{}")
             newest[summary["bucket"]] = max(newest.get(summary["bucket"], 0), summary["window_end_ms"])
     return min(newest.values()) if len(newest) == settings.novelty.buckets else 0
