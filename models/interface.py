@@ -34,12 +34,14 @@ class Block:
         rows: Rows of the state the values belong to, ascending, shape (k,).
         value: Window mean, events or successes, finite, shape (k,).
         weight: Samples, exposure in seconds or trials, positive, shape (k,).
+        learn: Which values the models are taught, shape (k,); all of them when None. All are judged.
     """
 
     end_ms: int
     rows: Rows
     value: Floats
     weight: Floats
+    learn: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
