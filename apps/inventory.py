@@ -1,13 +1,9 @@
-"""Inventory into the log: which service, region and site a resource belongs to, as control records.
-
-Control records are raw records like any other: they take effect at the marker of the window of their arrival, in any
-replay. In history mode they carry their arrival in a header, and arrival must not go back.
-"""
+"""Inventory files: which service, region and site a resource belongs to."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -15,15 +11,8 @@ from typing import Any, Final
 import orjson
 
 from apps.feed.errors import FeedError
-from apps.feed.guard import raw_partitions, reached
-from apps.feed.times import format_ns
-from apps.settings import Settings
-from pipelines.transport import TaskProducer
 from topics.records import Inventory
-from topics.registry import CONTROL
-from topics.wire import ARRIVAL_HEADER
 
-_NS_PER_MS: Final = 10**6
 _COLUMNS: Final = tuple(item.name for item in fields(Inventory) if item.name != "type")
 _RESOURCE: Final = _COLUMNS[0]
 
@@ -90,47 +79,3 @@ def _fault(row: Any) -> str | None:
 def _entry(row: dict[str, Any]) -> Inventory:
     resource, service, region, site = ((row.get(name) or "").strip() or None for name in _COLUMNS)
     return Inventory(resource or "", service, region, site)
-
-
-def apply_inventory(settings: Settings, entries: Sequence[Inventory], at_ns: int | None = None) -> int | None:
-    """Write the entries to the control topic; return their arrival in milliseconds in history mode, else None.
-
-    Args:
-        settings: Settings of the running chain.
-        entries: What to write.
-        at_ns: Arrival in history mode; None takes the newest arrival the log has reached.
-
-    Raises:
-        FeedError: The log's clock is already past `at_ns`; or it is empty and `at_ns` is None.
-        BrokerUnreachableError: No broker answers.
-    """
-    arrival_ms = _arrival_ms(settings, at_ns)
-    headers = None if arrival_ms is None else {ARRIVAL_HEADER: b"%d" % arrival_ms}
-    with TaskProducer(settings.kafka.bootstrap_servers) as producer:
-        for entry in entries:
-            producer.send(CONTROL.name, orjson.dumps(entry), key=entry.resource.encode(), headers=headers)
-    return arrival_ms
-
-
-def _arrival_ms(settings: Settings, at_ns: int | None) -> int | None:
-    partitions = raw_partitions(settings)
-    if settings.time.arrival != "history":
-        if at_ns is not None:
-            message = "--at is for history mode; a live chain takes the moment the broker receives the records"
-            raise FeedError(message)
-        return None
-    newest = _newest(reached(settings, partitions).values())
-    if at_ns is None and newest is None:
-        message = (
-            "the history log is empty, so say when the inventory arrives with --at, before the first point of the feed"
-        )
-        raise FeedError(message)
-    wanted = newest if at_ns is None else at_ns // _NS_PER_MS
-    if newest is not None and wanted is not None and wanted < newest:
-        message = f"the log has already reached {format_ns(newest * _NS_PER_MS)}: give a later time with --at, or none"
-        raise FeedError(message)
-    return wanted
-
-
-def _newest(arrivals_ms: Iterable[int]) -> int | None:
-    return max(arrivals_ms, default=None)

@@ -19,7 +19,7 @@ import orjson
 from topics.records import Incident, Score, SeriesScore, severity_of
 
 #: Raised with every change of a mapping; an older program refuses to replace a newer one's templates.
-TEMPLATE_VERSION: Final = 1
+TEMPLATE_VERSION: Final = 2
 #: Above Elasticsearch's built-in templates (at most 200), so that none of them wins.
 _TEMPLATE_PRIORITY: Final = 300
 _ECS_VERSION: Final = "8.17.0"
@@ -231,7 +231,8 @@ def series_label(metric: str, attributes: Mapping[str, str]) -> str:
 
 def _strongest(series: Sequence[Row]) -> list[Row]:
     """Return the series that contributed most to their resource's score, strongest first."""
-    return sorted(series, key=_by_contribution)[:_INFLUENCERS]
+    evidence = [each for each in series if each["suppressed"] is None]
+    return sorted(evidence, key=_by_contribution)[:_INFLUENCERS]
 
 
 def _by_contribution(series: Row) -> tuple[float, str]:
@@ -328,6 +329,7 @@ SERIES: Final = Family(
         _copy("anomaly.kind", "keyword", "kind"),
         _copy("anomaly.contribution", "float", "contribution"),
         _copy("anomaly.observations", "float", "observations"),
+        _copy("anomaly.suppressed_by", "keyword", "suppressed"),
     ),
     omitted={
         "severity": "the resource's; the document carries the series' own, which follows from its score",

@@ -77,6 +77,35 @@ class Inventory:
     type: Literal["inventory"] = "inventory"
 
 
+Opinion = Literal["expected", "wrong", "confirmed"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a verdict is about: a metric of a resource, or all of them."""
+
+    resource: str
+    metric: str | None = None
+
+
+@dataclass(frozen=True)
+class OperatorVerdict:
+    """Control record: what an operator says of an incident. Applied at the marker of the window of its arrival.
+
+    It says itself what it is about: nothing is looked up when it is applied. `incident` is the incident's id; where no
+    incident has this id, or it is null, it is about the incidents of the subjects' resources within the span (null:
+    open to that side).
+    """
+
+    verdict: Opinion
+    incident: str | None = None
+    subjects: list[Subject] = field(default_factory=list)
+    start_ms: int | None = None
+    end_ms: int | None = None
+    note: str | None = None
+    type: Literal["verdict"] = "verdict"
+
+
 # ---- statistics --------------------------------------------------------------------------------------------------
 
 
@@ -140,14 +169,6 @@ class ClosedMarker:
     records: int
 
 
-@dataclass(frozen=True)
-class ControlRecord:
-    """A raw control record passed on in log order, stamped with the window of its arrival, applied at its marker."""
-
-    window_end_ms: int
-    control: Inventory
-
-
 # ---- novelty -----------------------------------------------------------------------------------------------------
 
 Direction = Literal["high", "low", "new", "silent"]
@@ -159,7 +180,8 @@ class SeriesScore:
 
     `p` is the two-sided predictive tail probability, `score` its 0-100 image, `contribution` the series' share of the
     resource's evidence. `lower` and `upper` bound the 99 % predictive interval, `observations` is the effective number
-    of windows the prediction rests on.
+    of windows the prediction rests on. `suppressed` is the id of the rule that takes the series out of the evidence;
+    its score and contribution are then 0.
     """
 
     metric: str
@@ -175,6 +197,7 @@ class SeriesScore:
     direction: Direction
     contribution: float
     observations: float
+    suppressed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -237,6 +260,8 @@ class Summary:
     refused_series: int
     findings: list[Finding]
     groups: list[GroupCount]
+    #: What operators said, in the summaries of bucket 0 only.
+    verdicts: list[OperatorVerdict] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from topics import records
+from topics import controls, records
 
 DAY_MS: Final = 24 * 3600 * 1000
 MIB: Final = 1024 * 1024
@@ -35,6 +35,7 @@ class Topic:
         cleanup: `delete` by age or `compact` by key.
         retention_ms: Age after which records may go; None with compaction.
         message_limit_bytes: Largest record the broker accepts.
+        others: Further record types in the topic, told apart by their field `type`.
     """
 
     name: str
@@ -47,6 +48,12 @@ class Topic:
     cleanup: Literal["delete", "compact"] = "delete"
     retention_ms: int | None = 7 * DAY_MS
     message_limit_bytes: int = MIB
+    others: tuple[type[Any], ...] = ()
+
+    @property
+    def records(self) -> tuple[type[Any], ...]:
+        """All record types of the topic."""
+        return () if self.record is None else (self.record, *self.others)
 
     def full_name(self, generation: str) -> str:
         """Return the name in the broker; `telemetry.statistics.g1` for generation g1, raw names as they are."""
@@ -70,8 +77,9 @@ LOGS: Final = Topic(
     partitions="raw", retention_ms=14 * DAY_MS, message_limit_bytes=RAW_MESSAGE_LIMIT_BYTES,
 )  # fmt: skip
 CONTROL: Final = Topic(
-    "telemetry.control", "resource or rule name", records.Inventory, "raw", "kappa inventory, operators",
-    ("statistics",), partitions="one", retention_ms=None,
+    "telemetry.control", "resource, rule or incident", records.Inventory, "raw",
+    "kappa inventory, kappa rules, kappa verdict", ("statistics",), partitions="one", retention_ms=None,
+    others=(controls.Rule, controls.RuleRemoval, records.OperatorVerdict),
 )  # fmt: skip
 
 LATE: Final = Topic(

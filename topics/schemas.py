@@ -7,8 +7,9 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from topics.records import ClosedMarker, ControlRecord
-from topics.registry import DAY_MS, DERIVED_TOPICS, RAW_TOPICS, Topic
+from topics.controls import ControlRecord
+from topics.records import ClosedMarker
+from topics.registry import DAY_MS, DERIVED_TOPICS, RAW_TOPICS, TOPICS, Topic
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -34,13 +35,22 @@ def record_fields(record: type[Any]) -> list[tuple[Field[Any], Any]]:
 
 def _without_none(hint: Any) -> tuple[Any, bool]:
     """Split `X | None` into X and True; any other type into itself and False."""
-    if get_origin(hint) not in (Union, UnionType):
+    if not _is_union(hint) or is_alternatives(hint):
         return hint, False
     inner = [part for part in get_args(hint) if part is not NoneType]
     if len(inner) != 1:
-        message = f"{hint} has no counterpart on the wire: only `X | None` has"
+        message = f"{hint} has no counterpart on the wire: only `X | None` and alternatives of records have"
         raise SchemaError(message)
     return inner[0], True
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, UnionType)
+
+
+def is_alternatives(hint: Any) -> bool:
+    """Tell whether a type is one of several record types, which a field `type` tells apart."""
+    return _is_union(hint) and all(is_dataclass(part) for part in get_args(hint))
 
 
 # ---- Spark -----------------------------------------------------------------------------------------------------------
@@ -56,10 +66,25 @@ def spark_schema(record: type[Any]) -> StructType:
     return StructType([StructField(item.name, _spark_type(hint), True) for item, hint in record_fields(record)])
 
 
+def merged_schema(alternatives: tuple[type[Any], ...]) -> StructType:
+    """Return a Spark schema that reads any of several record types: their fields, each once, in order."""
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    every = {item.name: item for record in alternatives for item in spark_schema(record).fields}
+    for record in alternatives:
+        for item in spark_schema(record).fields:
+            if every[item.name] != item:
+                message = f"{item.name} has two types in {', '.join(each.__name__ for each in alternatives)}"
+                raise SchemaError(message)
+    return StructType(list(every.values()))
+
+
 def _spark_type(hint: Any) -> DataType:
     from pyspark.sql import types  # noqa: PLC0415
 
     inner, _ = _without_none(hint)
+    if is_alternatives(inner):
+        return merged_schema(get_args(inner))
     arguments = get_args(inner)
     makers: dict[Any, Callable[[], DataType]] = {
         str: types.StringType,
@@ -113,6 +138,8 @@ def _json_plain_type(inner: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if is_dataclass(inner):
         return _json_reference(inner, definitions)  # type: ignore[arg-type]
     arguments = get_args(inner)
+    if is_alternatives(inner):
+        return {"anyOf": [_json_reference(record, definitions) for record in arguments]}
     kind = _wire_kind(inner, (*_JSON_TYPES, Literal, list, dict))
     if kind is Literal:
         return {"enum": list(arguments)}
@@ -145,7 +172,7 @@ def _kept(topic: Topic) -> str:
 _COLUMNS: Final[dict[str, Callable[[Topic], str]]] = {
     "topic": lambda topic: f"`{topic.name}`",
     "key": lambda topic: topic.key,
-    "record": lambda topic: f"`{topic.record.__name__}`" if topic.record else "bytes",
+    "record": lambda topic: ", ".join(f"`{record.__name__}`" for record in topic.records) or "bytes",
     "written by": lambda topic: topic.writer,
     "read by": lambda topic: ", ".join(topic.readers),
     "partitions": lambda topic: topic.partitions,
@@ -176,9 +203,8 @@ def _markdown(head: list[str], rows: list[list[str]]) -> str:
 def _records_in_use() -> list[type[Any]]:
     """Return the record types of all topics and those inside them, each once, in order of first use."""
     found: dict[type[Any], None] = {}
-    for record in (*(topic.record for topic in RAW_TOPICS + DERIVED_TOPICS), ClosedMarker, ControlRecord):
-        if record:
-            _collect(record, found)
+    for record in (*(each for topic in TOPICS for each in topic.records), ClosedMarker, ControlRecord):
+        _collect(record, found)
     return list(found)
 
 
@@ -210,6 +236,8 @@ def _plain_words(inner: Any) -> str:
     arguments = get_args(inner)
     if is_dataclass(inner):
         return inner.__name__  # type: ignore[union-attr]
+    if is_alternatives(inner):
+        return ", ".join(record.__name__ for record in arguments)
     kind = _wire_kind(inner, (*_JSON_TYPES, Literal, list, dict))
     if kind is Literal:
         return ", ".join(f"`{value}`" for value in arguments)

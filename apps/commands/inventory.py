@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from apps.console import console, sentences_for_errors
-from apps.feed.times import format_ns, parse_time_ns
-from apps.inventory import InventoryFile, apply_inventory, read_inventory
+from apps.control import arrival_ns, arrival_text, send_controls
+from apps.inventory import InventoryFile, read_inventory
 from apps.settings import load_running_settings
-
-_NS_PER_MS = 10**6
 
 commands = typer.Typer(
     name="inventory", help="Which service, region and site a resource belongs to.", no_args_is_help=True
@@ -42,17 +40,13 @@ def apply(
     - `kappa inventory apply routers.jsonl --at 2017-06-29T16:00:00Z`, before feeding history
     """
     with sentences_for_errors():
-        try:
-            at_ns = None if at is None else parse_time_ns(at)
-        except ValueError as mistake:
-            raise typer.BadParameter(str(mistake), param_hint="--at") from mistake
+        at_ns = arrival_ns(at)
         found = read_inventory(file)
         _print_counts(found)
         if dry_run:
             console.print("nothing was sent")
             return
-        arrival_ms = apply_inventory(load_running_settings(), found.entries, at_ns)
-        when = "" if arrival_ms is None else f", arriving at {format_ns(arrival_ms * _NS_PER_MS)}"
+        when = arrival_text(send_controls(load_running_settings(), found.entries, at_ns))
         console.print(f"[green]sent[/] {len(found.entries):,} control records{when}", highlight=False)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import orjson
 
 from models.interface import Likelihood
 from pipelines.novelty.observations import RecordTable
@@ -20,7 +21,8 @@ from pipelines.novelty.state import (
     parse_identities,
     split_shape,
 )
-from topics.records import KINDS
+from topics.controls import Rule, RuleRemoval, control_of
+from topics.records import KINDS, Inventory, OperatorVerdict
 
 _COUNTED: Final = (DELTA, CUMULATIVE)
 
@@ -38,6 +40,9 @@ class Attendance:
         known: Resources known at each window, shape (windows,).
         places: Where each known resource belongs, per window.
         born: Window in which each row appeared first, -1 for those known before the run, shape (rows,).
+        rules: Suppression rules that hold in each window.
+        verdicts: What operators said in each window.
+        names: Metric, attributes, kind and unit of every row.
     """
 
     window: Integers
@@ -48,6 +53,9 @@ class Attendance:
     known: list[int]
     places: list[list[Place]]
     born: Integers
+    rules: list[tuple[Rule, ...]]
+    verdicts: list[list[OperatorVerdict]]
+    names: list[list[Any]]
 
     def refused(self, windows: int) -> list[int]:
         """Return how many values of refused series each window brought."""
@@ -80,6 +88,7 @@ class Directory:
         self._known: list[dict[bytes, int]] = [{} for _ in state.names]
         self._rows: dict[tuple[int, bytes], Integers] = {}
         self._places = [state.place(number) for number in range(len(state.names))]
+        self._rules = state.rules_by_id()
         self._new = _NewSeries()
         self.names: list[list[Any]] = parse_identities(state.identities)
         for row, (resource, identity) in enumerate(zip(state.series.resource.tolist(), state.identities, strict=True)):
@@ -88,11 +97,12 @@ class Directory:
     def attend(self, table: RecordTable, windows: list[Marker]) -> Attendance:
         """Find or give a row to every series of the windows' records; apply the windows' control records."""
         before = len(self._state.series)
-        rows, window, resources, known, places = [], [], [], [], []
+        rows, window, resources, known, places, rules, verdicts = [], [], [], [], [], [], []
         controls = _by_window(table.controls)
         slices = table.of_windows(windows)
         for index, (marker, records) in enumerate(zip(windows, slices, strict=True)):
-            self._apply(controls.get(marker.end_ms, []))
+            verdicts.append(self._apply(controls.get(marker.end_ms, [])))
+            rules.append(self._rules)
             for record in range(records.start, records.stop):
                 columns = table.records[record].tolist()
                 resource = self._resource(table.resources[columns[RecordColumn.RESOURCE]])
@@ -113,15 +123,36 @@ class Directory:
             known=known,
             places=places,
             born=born,
+            rules=rules,
+            verdicts=verdicts,
+            names=self.names,
         )
 
-    def _apply(self, controls: list[Control]) -> None:
-        """Take over what the inventory says, in log order."""
-        for control in controls:
-            self._state.inventory[control.resource] = control.place
-            number = self._number.get(control.resource)
-            if number is not None:
-                self._relocate(number)
+    def _apply(self, controls: list[Control]) -> list[OperatorVerdict]:
+        """Take over what the control records say, in log order; return the verdicts among them."""
+        verdicts: list[OperatorVerdict] = []
+        for control in (control_of(orjson.loads(record.content)) for record in controls):
+            match control:
+                case Inventory():
+                    self._introduce(control)
+                case OperatorVerdict():
+                    verdicts.append(control)
+                case _:
+                    self._rule(control)
+        return verdicts
+
+    def _introduce(self, inventory: Inventory) -> None:
+        place = Place(inventory.service, inventory.region, inventory.site)
+        self._state.inventory[inventory.resource] = place
+        number = self._number.get(inventory.resource)
+        if number is not None:
+            self._relocate(number)
+
+    def _rule(self, change: Rule | RuleRemoval) -> None:
+        self._state.rules.pop(change.id, None)
+        if isinstance(change, Rule):
+            self._state.rules[change.id] = change
+        self._rules = self._state.rules_by_id()
 
     def _tell(self, resource: int, place: Place) -> None:
         """Take over what the telemetry itself tells."""

@@ -8,6 +8,7 @@ state.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import orjson
@@ -24,6 +25,8 @@ from topics.registry import MODELS, SCORES, SUMMARIES, Topic
 _MS_PER_S: Final = 1000
 #: Values after which a run is cut, so that its records fit in memory.
 _RUN_VALUES: Final = 50_000
+#: Bucket whose summaries carry what operators said.
+_VERDICTS_BUCKET: Final = 0
 
 
 class Written(NamedTuple):
@@ -100,7 +103,7 @@ def _crosses(closed_ms: int, marker: Marker, snapshot_windows: int) -> bool:
 def _records(run: Run, directory: Directory, bucket: int) -> tuple[list[Written], Counts]:
     """Judge the run; return its score records, then one summary per window."""
     judged = judge(run)
-    series = judged.series.as_series(directory.names)
+    series = judged.series.as_series(directory.names, run.rules.ids)
     tallies = [Tally() for _ in run.windows]
     scores = []
     for verdict in verdicts(judged.resources, series, run.state.names, run.attendance.places):
@@ -117,11 +120,14 @@ def _records(run: Run, directory: Directory, bucket: int) -> tuple[list[Written]
 
 
 def _summaries(run: Run, tallies: Sequence[Tally], bucket: int) -> list[Written]:
+    """Return one summary per window; those of one bucket carry the operators' verdicts, which reach every bucket."""
     attendance = run.attendance
+    verdicts = attendance.verdicts if bucket == _VERDICTS_BUCKET else [[] for _ in tallies]
     known = [places[:count] for places, count in zip(attendance.places, attendance.known, strict=True)]
     key = str(bucket).encode()
-    rows = zip(tallies, run.windows, known, attendance.refused(len(tallies)), strict=True)
-    return [
-        Written(SUMMARIES, key, orjson.dumps(tally.summary(window, places, refused, bucket, run.parameters)))
-        for tally, window, places, refused in rows
-    ]
+    rows = zip(tallies, run.windows, known, attendance.refused(len(tallies)), verdicts, strict=True)
+    summaries = (
+        replace(tally.summary(window, places, refused, bucket, run.parameters), verdicts=said)
+        for tally, window, places, refused, said in rows
+    )
+    return [Written(SUMMARIES, key, orjson.dumps(summary)) for summary in summaries]

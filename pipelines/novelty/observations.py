@@ -90,7 +90,7 @@ def gather(parcels: Sequence[Parcel], after_ms: int, upto_ms: int) -> RecordTabl
         records=np.concatenate(records),
         first=np.cumsum(counts) - counts,
         values=np.concatenate([parcel.values for parcel in parcels]),
-        controls=sorted(c for p in parcels for c in p.controls if after_ms < c.end_ms <= upto_ms),
+        controls=sorted({c for p in parcels for c in p.controls if after_ms < c.end_ms <= upto_ms}),
     )
     ends = table.records[:, RecordColumn.END_MS]
     chosen = _in_order(table, np.flatnonzero((ends > after_ms) & (ends <= upto_ms)))

@@ -17,7 +17,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from topics.records import ClosedMarker, ControlRecord, Inventory, SeriesStatistics, Statistics
+from topics.controls import ControlRecord
+from topics.records import ClosedMarker, Inventory, SeriesStatistics, Statistics
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -85,12 +86,11 @@ class Marker(NamedTuple):
 
 
 class Control(NamedTuple):
-    """What an inventory record says, and where it stands in the log."""
+    """A control record as JSON text, the window it is stamped with, and where it stands in the log."""
 
     end_ms: int
     offset: int
-    resource: str
-    place: Place
+    content: str
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Parcel:
 
     Attributes:
         markers: Windows complete.
-        controls: Control records for resources of the bucket.
+        controls: Control records that concern the bucket.
         resources: Distinct resource names.
         places: Distinct places the telemetry itself tells.
         shapes: Distinct shapes.
@@ -160,9 +160,8 @@ class ParcelBuilder:
 
     def control(self, control: Mapping[str, Any], offset: int) -> None:
         """Add a parsed `ControlRecord` that stands at an offset of the log."""
-        inventory = control[_CONTROL]
-        place = Place(*_place_of(inventory))
-        self._controls.append(Control(control[_CONTROL_END], offset, inventory[_RESOURCE], place))
+        content = orjson.dumps(control[_CONTROL]).decode()
+        self._controls.append(Control(control[_CONTROL_END], offset, content))
 
     def marker(self, marker: Mapping[str, Any]) -> None:
         """Add a parsed `ClosedMarker`."""
@@ -190,8 +189,8 @@ def _shape(key: bytes) -> bytes:
     return SHAPE_SEPARATOR.join(map(orjson.dumps, orjson.loads(key)))
 
 
-def is_inventory(control: Mapping[str, Any]) -> bool:
-    """Tell whether a parsed `ControlRecord` is one the fold applies."""
+def concerns_one_bucket(control: Mapping[str, Any]) -> bool:
+    """Tell whether a parsed `ControlRecord` is about one resource; rules and verdicts may be about any."""
     return bool(control[_CONTROL][_CONTROL_TYPE] == Inventory.type)
 
 
@@ -232,7 +231,7 @@ def parcel_from_bytes(blob: bytes | bytearray) -> Parcel:
     markers, controls, resources, places = orjson.loads(head)
     return Parcel(
         markers=[Marker(*marker) for marker in markers],
-        controls=[Control(end, offset, resource, Place(*place)) for end, offset, resource, place in controls],
+        controls=[Control(*control) for control in controls],
         resources=resources,
         places=[Place(*place) for place in places],
         shapes=[bytes(shape) for shape in shapes],

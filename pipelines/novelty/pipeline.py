@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import functions as sf
 
-from pipelines.novelty.packing import ParcelBuilder, is_inventory, parcel_to_bytes
+from pipelines.novelty.packing import ParcelBuilder, concerns_one_bucket, parcel_to_bytes
 from pipelines.novelty.processor import OUTPUT_SCHEMA, PARCEL_SCHEMA, NoveltyProcessor
 from pipelines.parameters import NoveltyParameters
 from topics.registry import STATISTICS
@@ -93,5 +93,7 @@ def _add(
             builders[every].marker(content)
     elif key != CONTROL_KEY:
         builders[bucket].record(content)
-    elif bucket in of_partition and is_inventory(content):
-        builders[bucket].control(content, offset)
+    else:
+        concerned = {bucket}.intersection(of_partition) if concerns_one_bucket(content) else of_partition
+        for every in concerned:
+            builders[every].control(content, offset)

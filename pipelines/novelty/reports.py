@@ -53,6 +53,7 @@ class SeriesColumns:
         direction: Index in `DIRECTIONS`.
         contribution: Share of the resource's evidence.
         observations: Effective windows the prediction rests on.
+        skipped: Which rule takes the series out of the evidence, 0 for none.
     """
 
     row: Integers
@@ -65,6 +66,7 @@ class SeriesColumns:
     direction: NDArray[np.int8]
     contribution: Floats
     observations: Floats
+    skipped: NDArray[np.int32]
 
     def take(self, order: Integers) -> SeriesColumns:
         """Return the verdicts in another order."""
@@ -74,8 +76,8 @@ class SeriesColumns:
         """Return the verdicts with each series' share of its resource's evidence."""
         return replace(self, contribution=contribution)
 
-    def as_series(self, names: Sequence[list[Any]]) -> Iterator[dict[str, Any]]:
-        """Return one `SeriesScore` each; `names` holds metric, attributes, kind and unit of every row.
+    def as_series(self, names: Sequence[list[Any]], rules: Sequence[str | None]) -> Iterator[dict[str, Any]]:
+        """Return one `SeriesScore` each; `names` holds metric, attributes, kind and unit of every row, `rules` ids.
 
         One at a time: thousands of living dictionaries would keep the garbage collector busy.
         """
@@ -85,7 +87,7 @@ class SeriesColumns:
             map(itemgetter(3), chosen), self.actual.tolist(), self.expected.tolist(), self.lower.tolist(),
             self.upper.tolist(), probability(self.log10_p).tolist(), np.round(self.score, 2).tolist(),
             map(DIRECTIONS.__getitem__, self.direction.tolist()), np.round(self.contribution, 4).tolist(),
-            np.round(self.observations, 2).tolist(),
+            np.round(self.observations, 2).tolist(), map(rules.__getitem__, self.skipped.tolist()),
         )  # fmt: skip
         return (dict(zip(_SERIES_FIELDS, values, strict=True)) for values in zip(*columns, strict=True))
 
@@ -143,11 +145,13 @@ class Verdict:
 
     def finding(self, top_series: int) -> Finding:
         """Return the finding, with the most surprising series first."""
-        top: Any = sorted(self.series, key=_surprise)[:top_series]
+        evidence = [series for series in self.series if series[_SUPPRESSED] is None]
+        top: Any = sorted(evidence, key=_surprise)[:top_series]
         return Finding(self.name, *self.place, self.p, self.score, self.silent, self.age, top)
 
 
 _P: Final = SeriesScore.__dataclass_fields__["p"].name
+_SUPPRESSED: Final = SeriesScore.__dataclass_fields__["suppressed"].name
 
 
 def _surprise(series: dict[str, Any]) -> float:
@@ -192,7 +196,7 @@ class Tally:
     def summary(
         self, window: Marker, places: Sequence[Place], refused: int, bucket: int, rules: NoveltyParameters
     ) -> Summary:
-        """Return the summary of a window in which resources with these places were known."""
+        """Return the summary of a window in which resources with these places were known, without verdicts."""
         return Summary(
             bucket=bucket,
             buckets=rules.buckets,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Final
@@ -25,7 +25,8 @@ from pipelines.novelty.observations import (
     silent_logs,
 )
 from pipelines.novelty.packing import Integers, Marker
-from pipelines.novelty.reports import HIGH, LOW, NEW, ResourceColumns, SeriesColumns
+from pipelines.novelty.reports import DIRECTIONS, HIGH, LOW, NEW, ResourceColumns, SeriesColumns
+from pipelines.novelty.rules import Lessons, RunRules, holds, lessons, skipped_results
 from pipelines.novelty.state import REFUSED, BucketState
 from pipelines.novelty.templates import NewTemplates, judge_new_templates
 from pipelines.parameters import NoveltyParameters
@@ -60,6 +61,12 @@ class Run:
         reported[self.attendance.resource, self.attendance.window] = True
         return reported
 
+    @cached_property
+    def rules(self) -> RunRules:
+        """The suppression rules of the run's windows."""
+        here = self.attendance
+        return RunRules(self.windows, here.rules, here.places, self.state.names, self.state.series.resource, here.names)
+
     def seen(self) -> Observations:
         """Return what the records say, in (row, window) order."""
         accepted = self.attendance.row != REFUSED
@@ -82,19 +89,61 @@ class Run:
     def score(self, told: Observations, turns: Integers) -> Verdicts:
         """Score, then learn; where a count turns out to be an amount, its model begins anew."""
         cuts = sorted({0, len(self.windows), *turns[turns < len(self.windows)].tolist()})
-        bounds = np.searchsorted(told.window, np.arange(len(self.windows) + 1)).tolist()
+        taught = lessons(self.rules, told)
+        blocks = self.blocks(told, taught)
         verdicts: list[Verdicts] = []
         for begin, end in pairwise(cuts):
             turned = np.flatnonzero(turns == begin)
             self.state.series.likelihood[turned] = Likelihood.GAUGE
             self.state.models.reset(turned, self.state.series.likelihood[turned])
-            blocks = [
-                Block(window.end_ms, told.row[low:high], told.value[low:high], told.weight[low:high])
-                for window, (low, high) in zip(self.windows[begin:end], pairwise(bounds[begin : end + 1]), strict=True)
-                if high > low
-            ]
-            verdicts += score_then_learn(self.state.models, blocks, self.parameters.memory_s)
+            some = [block for block in blocks[begin:end] if len(block.rows)]
+            if taught.doubtful:
+                start = sum(len(block.rows) for block in blocks[:begin])
+                verdicts += self._score_in_doubt(some, start, taught)
+            else:
+                verdicts += self._score(some)
         return _joined(verdicts)
+
+    def blocks(self, told: Observations, taught: Lessons) -> list[Block]:
+        """Return the windows of the run as the models take them."""
+        bounds = pairwise(np.searchsorted(told.window, np.arange(len(self.windows) + 1)).tolist())
+        return [
+            Block(
+                window.end_ms, told.row[low:high], told.value[low:high], told.weight[low:high],
+                None if taught.learn is None else taught.learn[low:high],
+            )
+            for window, (low, high) in zip(self.windows, bounds, strict=True)
+        ]  # fmt: skip
+
+    def _score(self, blocks: Sequence[Block]) -> list[Verdicts]:
+        return score_then_learn(self.state.models, blocks, self.parameters.memory_s)
+
+    def _score_in_doubt(self, blocks: Sequence[Block], start: int, taught: Lessons) -> list[Verdicts]:
+        """Score window by window where rules say only after judging which values are learned."""
+        verdicts: list[Verdicts] = []
+        for block in blocks:
+            verdicts += self._score([self._decided(block, start, taught)])
+            start += len(block.rows)
+        return verdicts
+
+    def _decided(self, block: Block, start: int, taught: Lessons) -> Block:
+        """Judge beforehand, on a copy of their models, the values in doubt; the first one stands at `start`."""
+        learn = np.ones(len(block.rows), np.bool_) if block.learn is None else block.learn.copy()
+        for rule, places in taught.doubtful:
+            low, high = np.searchsorted(places, [start, start + len(block.rows)]).tolist()
+            at = places[low:high] - start
+            if len(at):
+                expected, direction = self._foreseen(block, at)
+                learn[at] &= ~holds(rule, block.value[at], expected, direction)
+        return replace(block, learn=learn)
+
+    def _foreseen(self, block: Block, at: Integers) -> tuple[Floats, NDArray[np.str_]]:
+        """Return expectations and directions of some of a block's values; the models learn nothing."""
+        kept = np.zeros(len(self.state.models), np.bool_)
+        kept[block.rows[at]] = True
+        alone = Block(block.end_ms, np.arange(len(at)), block.value[at], block.weight[at])
+        (verdict,) = score_then_learn(self.state.models.keep(kept), [alone], self.parameters.memory_s)
+        return verdict.expected, np.where(verdict.direction < 0, DIRECTIONS[LOW], DIRECTIONS[HIGH])
 
     def remember(self) -> None:
         """Take over who reported, and move on to the last window."""
@@ -117,7 +166,7 @@ def judge(run: Run) -> Judged:
     state = run.state
     state.grow_models()
     age = state.resources.windows[:, None] + np.cumsum(run.reported, axis=1)
-    silent_log10_p = _silence(run)
+    silent_log10_p = np.where(run.rules.silences(), np.nan, _silence(run)) if run.rules else _silence(run)
     seen = run.seen()
     turns = no_longer_counts(seen, state.series)
     told = run.told(seen, turns)
@@ -125,8 +174,8 @@ def judge(run: Run) -> Judged:
     new = judge_new_templates(state, told, run.attendance.born, len(run.windows), run.parameters.log_warmup_windows)
     order, window, resource, first, last = _by_resource(run, told, np.isfinite(silent_log10_p))
     silent = ~run.reported[resource, window]
-    columns = _columns(told, verdicts, new).take(order)
-    log10_p, share = combine(columns.log10_p, first, last)
+    columns = _without_skipped(_columns(told, verdicts, new), run.rules, told).take(order)
+    log10_p, share = _evidence(columns, first, last)
     log10_p = np.where(silent, silent_log10_p[resource, window], _calibrated(run, window, log10_p, ~silent))
     resources = ResourceColumns(
         window, resource, log10_p, score_0_100(log10_p), silent, age[resource, window], first, last
@@ -166,6 +215,25 @@ def _by_resource(
     return order, window, by_name[position], first, last
 
 
+def _without_skipped(columns: SeriesColumns, rules: RunRules, told: Observations) -> SeriesColumns:
+    """Mark what rules take out of the evidence; it scores nothing."""
+    if not rules:
+        return columns
+    skipped = skipped_results(
+        rules, told, columns.expected, lambda at: [DIRECTIONS[code] for code in columns.direction[at].tolist()]
+    )
+    return replace(columns, skipped=skipped, score=np.where(skipped > 0, 0.0, columns.score))
+
+
+def _evidence(columns: SeriesColumns, first: Integers, last: Integers) -> tuple[Floats, Floats]:
+    """Combine what counts to resources; return log10 p of each and every series' share of the evidence."""
+    counts = columns.skipped == 0
+    place = np.concatenate([[0], np.cumsum(counts)])
+    share = np.zeros(len(counts))
+    log10_p, share[counts] = combine(columns.log10_p[counts], place[first], place[last])
+    return log10_p, share
+
+
 def _calibrated(run: Run, window: Integers, log10_p: Floats, judged: NDArray[np.bool_]) -> Floats:
     """Calibrate window by window: each is judged by what was learned before it."""
     calibrated = np.zeros_like(log10_p)
@@ -185,7 +253,7 @@ def _columns(told: Observations, verdicts: Verdicts, new: NewTemplates) -> Serie
         unknown[new.at] = np.nan
     return SeriesColumns(
         told.row, told.value, expected, lower, upper, log10_p, score_0_100(log10_p), direction,
-        np.zeros_like(log10_p), verdicts.observations,
+        np.zeros_like(log10_p), verdicts.observations, np.zeros(len(log10_p), np.int32),
     )  # fmt: skip
 
 

@@ -20,10 +20,11 @@ from models.reporting import ReportingState
 from models.rollup import TailState
 from models.series import SeriesState
 from pipelines.novelty.packing import NOWHERE, SHAPE_SEPARATOR, Integers, Place, join_sections, split_sections
+from topics.controls import Rule, control_of
 from topics.records import KINDS, LOG_OTHER_TEMPLATE, LOG_SEVERITY_METRIC, LOG_TEMPLATE_METRIC
 
 #: Raised with every change of the layout; `BucketState.from_bytes` refuses what it cannot read.
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 
 #: Row of a series that was refused.
 REFUSED: Final = -1
@@ -138,6 +139,7 @@ class BucketState:
         names: Resources, in order of first appearance.
         told: Where the telemetry says each resource belongs.
         inventory: Where the inventory says resources belong, known to the fold or not.
+        rules: Suppression rules that hold, by id.
         resources: Columns of the resources.
         identities: Identity of every series, in order of first appearance.
         series: Columns of the series.
@@ -153,6 +155,7 @@ class BucketState:
     names: list[str] = field(default_factory=list)
     told: list[Place] = field(default_factory=list)
     inventory: dict[str, Place] = field(default_factory=dict)
+    rules: dict[str, Rule] = field(default_factory=dict)
     resources: ResourceTable = field(default_factory=ResourceTable)
     identities: list[bytes] = field(default_factory=list)
     series: SeriesTable = field(default_factory=SeriesTable)
@@ -199,11 +202,16 @@ class BucketState:
             self.names,
             self.told_lists(),
             inventory,
+            self.rules_by_id(),
         ]
         parts = [self.models.to_bytes(), self.reporting.to_bytes(), self.tails.to_bytes()]
         names = SHAPE_SEPARATOR.join(self.identities)
         columns = [join_sections(self.resources.sections()), join_sections(self.series.sections())]
         return join_sections([orjson.dumps(head), names, *columns, *parts])
+
+    def rules_by_id(self) -> tuple[Rule, ...]:
+        """Return the rules that hold, in order of their ids."""
+        return tuple(self.rules[name] for name in sorted(self.rules))
 
     def told_lists(self) -> list[list[str | None]]:
         """Return what the telemetry tells, as plain lists."""
@@ -221,7 +229,7 @@ class BucketState:
         if layout != LAYOUT:
             message = f"state has layout {layout}, this code reads layout {LAYOUT}: start a new generation"
             raise StateLayoutError(message)
-        end_ms, snapshot_ms, trials, novelties, resource_names, told, inventory = rest
+        end_ms, snapshot_ms, trials, novelties, resource_names, told, inventory, rules = rest
         state = cls(
             end_ms=end_ms,
             snapshot_ms=snapshot_ms,
@@ -230,6 +238,7 @@ class BucketState:
             names=resource_names,
             told=[Place(*place) for place in told],
             inventory={name: Place(*place) for name, *place in inventory},
+            rules={rule["id"]: control_of(rule) for rule in rules},  # type: ignore[misc]
             identities=split_shape(bytes(names)),
             models=SeriesState.from_bytes(models),
             reporting=ReportingState.from_bytes(reporting),

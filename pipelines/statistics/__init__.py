@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from pipelines.statistics import gate, metrics, otlp, parse, rows
+from pipelines.statistics import controls, gate, metrics, otlp, parse, rows
 from topics import registry
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def common_rows(topic: registry.Topic, raw: DataFrame, parameters: StatisticsPar
     parsers: dict[str, Callable[[], DataFrame]] = {
         registry.METRICS.name: lambda: metrics.metric_rows(arrived, parameters),
         registry.LOGS.name: lambda: parse.log_rows(arrived, parameters.time),
-        registry.CONTROL.name: lambda: parse.control_rows(arrived, parameters.time),
+        registry.CONTROL.name: lambda: controls.control_rows(arrived, parameters.time),
         registry.OTLP_METRICS.name: lambda: otlp.metric_rows(arrived, parameters),
         registry.OTLP_LOGS.name: lambda: otlp.log_rows(arrived, parameters),
     }

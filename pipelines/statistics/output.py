@@ -23,7 +23,8 @@ from pipelines.statistics.sources import Broker, SourceError
 from pipelines.statistics.summarise import Window, summarise
 from pipelines.transport import MarkerProducer, TaskProducer
 from topics import wire
-from topics.records import ClosedMarker, ControlRecord, Inventory, Statistics
+from topics.controls import ControlRecord, control_of
+from topics.records import ClosedMarker, Statistics
 from topics.registry import LATE, REJECTED, STATISTICS, STATISTICS_MESSAGE_LIMIT_BYTES
 
 if TYPE_CHECKING:
@@ -314,6 +315,4 @@ def markers(
 
 def control_value(raw: bytes, window_end_ms: int) -> bytes:
     """Return a raw control record stamped with the window of its arrival; unknown fields are left out."""
-    known = Inventory.__dataclass_fields__
-    control = Inventory(**{name: value for name, value in orjson.loads(raw).items() if name in known})
-    return orjson.dumps(ControlRecord(window_end_ms, control))
+    return orjson.dumps(ControlRecord(window_end_ms, control_of(orjson.loads(raw))))

@@ -1,4 +1,4 @@
-"""Log events and control records -> common rows, natively: every bad message becomes a rejected one with its reason.
+"""Log events -> common rows, natively: every bad message becomes a rejected one with its reason.
 
 A message is read as the one element of an array: that is how a native parse notices what follows the first object.
 Types are strict: a number where text belongs, or the reverse, is refused. `severity` and `body` take any JSON value as
@@ -42,11 +42,16 @@ _MASKS: Final = (
 
 
 def _native_schema(record: type[Any]) -> str:
-    """Return the DDL of one message wrapped in an array; a record's nested fields are read as JSON text."""
+    """Return the DDL of one message; a record's nested fields are read as JSON text."""
     hints = get_type_hints(record)
     names = [item.name for item in fields(record)]
     inner = ", ".join(f"{name}: {_native_type(hints[name])}" for name in names)
-    return f"message ARRAY<STRUCT<{inner}>>, complete BOOLEAN, corrupt STRING"
+    return message_schema(f"STRUCT<{inner}>")
+
+
+def message_schema(struct: str) -> str:
+    """Return the DDL of one message, a struct, wrapped in an array."""
+    return f"message ARRAY<{struct}>, complete BOOLEAN, corrupt STRING"
 
 
 def _native_type(hint: Any) -> str:
@@ -54,12 +59,12 @@ def _native_type(hint: Any) -> str:
     return next((_NATIVE_TYPES[option] for option in options if option in _NATIVE_TYPES), "STRING")
 
 
-def parsed(raw: DataFrame, record: type[Any]) -> DataFrame:
+def parsed(raw: DataFrame, schema: str) -> DataFrame:
     """Add `text`, `read` (the wrapped parse) and `point` (the message's fields, null where it is not one object)."""
     text = sf.col(rows.VALUE).cast("string")
     # the parser is given nothing but what it can read: ticks and invalid bytes are told apart below
     wrapped = sf.when(sf.is_valid_utf8(text), sf.concat(sf.lit('{"message":['), text, sf.lit('],"complete":true}')))
-    read = raw.withColumn("text", text).withColumn("read", sf.from_json(wrapped, _native_schema(record), _OPTIONS))
+    read = raw.withColumn("text", text).withColumn("read", sf.from_json(wrapped, schema, _OPTIONS))
     return read.withColumn("point", sf.when(sf.size("read.message") == 1, sf.col("read.message")[0]))
 
 
@@ -136,7 +141,7 @@ def log_rows(raw: DataFrame, time: TimeRules) -> DataFrame:
         (sf.col("point.body").isNull(), "body is missing"),
         *attributes_faults(),
     ]
-    event = parsed(raw, records.LogEvent).withColumn("reason", _reason(faults))
+    event = parsed(raw, _native_schema(records.LogEvent)).withColumn("reason", _reason(faults))
     attributes = sf.coalesce("point.attributes", sf.lit("{}"))
     sample = log_sample(
         sf.col("point.resource"), sf.col("point.time_ns"), sf.col("point.severity"), sf.col("point.body"), attributes
@@ -169,27 +174,15 @@ def template_of(body: Column) -> Column:
     return template
 
 
-def control_rows(raw: DataFrame, time: TimeRules) -> DataFrame:
-    """Control records -> common rows: kept, and applied at the marker of the window of their arrival."""
-    faults = [
-        *name_faults("resource"),
-        (sf.coalesce(sf.col("point.type"), sf.lit("")) != "inventory", "type is unknown"),
-    ]
-    record = parsed(raw, records.Inventory).withColumn("reason", _reason(faults))
-    fate = sf.when(sf.col("reason").isNull(), rows.CONTROL).otherwise(rows.REJECTED)
-    no_time = sf.lit(None).cast("bigint")
-    return _common(record.withColumns({"fate": fate, "event_us": no_time}), sf.lit(None).cast(rows.SAMPLE_TYPE), time)
-
-
 def common_rows(point: DataFrame, sample: Column, time: TimeRules) -> DataFrame:
     """Gate parsed points: on time they are samples, else the whole message is kept with the reason."""
     time_ns = sf.col("point.time_ns")
     fate = sf.when(sf.col("reason").isNotNull(), rows.REJECTED).otherwise(gate.fate(time_ns, time))
     event_us = sf.expr("point.time_ns div 1000")
-    return _common(point.withColumns({"fate": fate, "event_us": event_us}), sample, time)
+    return common_message(point.withColumns({"fate": fate, "event_us": event_us}), sample, time)
 
 
-def _common(point: DataFrame, sample: Column, time: TimeRules) -> DataFrame:
+def common_message(point: DataFrame, sample: Column, time: TimeRules) -> DataFrame:
     """Columns `fate`, `reason` and `event_us` (event time in microseconds, the grain of a watermark) -> common row."""
     tick = sf.col(rows.KEY).eqNullSafe(sf.lit(wire.TICK_KEY))
     on_time = sf.col("fate") == rows.ON_TIME

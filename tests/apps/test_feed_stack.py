@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from apps.control import send_controls
 from apps.feed.delays import parse_delay
 from apps.feed.errors import FeedError
 from apps.feed.merge import MergeOptions
@@ -19,7 +20,6 @@ from apps.feed.run import FeedOptions, FeedResult, feed_tables
 from apps.feed.series import Selection
 from apps.feed.sources import ColumnNames, open_source
 from apps.feed.times import parse_time_ns
-from apps.inventory import apply_inventory
 from apps.local.kafka import KafkaServer
 from apps.local.processes import stop
 from apps.log_reader import LogReader, LogRecord
@@ -260,12 +260,12 @@ def test_a_span_that_can_only_be_a_mistake_is_refused(chain: Settings, tmp_path:
 def test_inventory_arrives_with_the_logs_clock(chain: Settings, tmp_path: Path) -> None:
     entries = [Inventory("vm-0", "upf", "north"), Inventory("vm-1", "smf", "south", "s1")]
     with pytest.raises(FeedError, match="log is empty"):
-        apply_inventory(chain, entries)
-    assert apply_inventory(chain, entries, parse_time_ns("2017-06-29T16:00:00Z")) == 1_498_752_000_000
+        send_controls(chain, entries)
+    assert send_controls(chain, entries, parse_time_ns("2017-06-29T16:00:00Z")) == 1_498_752_000_000
     closing_ms = fed(chain, tmp_path).last_arrival_ms
     with pytest.raises(FeedError, match="already reached"):
-        apply_inventory(chain, entries, START_MS * 10**6)
-    assert apply_inventory(chain, entries) == closing_ms
+        send_controls(chain, entries, START_MS * 10**6)
+    assert send_controls(chain, entries) == closing_ms
     found = [record for record in records(chain, CONTROL.name) if not record.is_tick]
     assert [record.value for record in found] == [orjson.dumps(entry) for entry in entries] * 2
     assert [record.arrival_ms("history") for record in found] == [1_498_752_000_000] * 2 + [closing_ms] * 2
@@ -273,8 +273,8 @@ def test_inventory_arrives_with_the_logs_clock(chain: Settings, tmp_path: Path) 
 
 def test_a_live_inventory_has_no_arrival_of_its_own(chain: Settings) -> None:
     live = chain.model_copy(update={"time": TimeRules()})
-    assert apply_inventory(live, [Inventory("vm-0", "upf")]) is None
+    assert send_controls(live, [Inventory("vm-0", "upf")]) is None
     (record,) = records(live, CONTROL.name)
     assert (record.key, record.headers) == (b"vm-0", ())
     with pytest.raises(FeedError, match="--at is for history mode"):
-        apply_inventory(live, [Inventory("vm-0")], 1)
+        send_controls(live, [Inventory("vm-0")], 1)

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.topics.examples import any_of, incident, score
-from topics import records
-from topics.registry import TOPICS
-from topics.schemas import SchemaError, json_schema, spark_schema, with_current_table
+from topics import controls, records
+from topics.registry import CONTROL, TOPICS
+from topics.schemas import SchemaError, json_schema, merged_schema, spark_schema, with_current_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RECORDS = sorted(
-    {topic.record for topic in TOPICS if topic.record} | {records.ClosedMarker, records.ControlRecord},
+    {record for topic in TOPICS for record in topic.records} | {records.ClosedMarker, controls.ControlRecord},
     key=lambda record: record.__name__,
 )
 
@@ -100,6 +100,22 @@ def test_spark_reads_with_the_schema_what_the_chain_writes(spark: SparkSession) 
     assert [row.asDict(recursive=True) for row in read.orderBy("revision").collect()] == [
         wire(incident(revision)) for revision in (1, 2)
     ]
+
+
+def test_one_spark_schema_reads_every_control_record() -> None:
+    schema = merged_schema(CONTROL.records)
+    for record in CONTROL.records:
+        assert set(spark_schema(record).fieldNames()) <= set(schema.fieldNames())
+    assert spark_schema(controls.ControlRecord)["control"].dataType == schema
+
+
+def test_alternatives_with_two_types_for_one_name_are_refused() -> None:
+    @dataclass(frozen=True)
+    class Other:
+        resource: int
+
+    with pytest.raises(SchemaError, match="resource has two types"):
+        merged_schema((records.Inventory, Other))
 
 
 def test_a_type_without_counterpart_is_refused() -> None:

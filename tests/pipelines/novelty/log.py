@@ -12,7 +12,8 @@ from pipelines.novelty.fold import Counts, Written, close_windows
 from pipelines.novelty.packing import Parcel, ParcelBuilder, parcel_from_bytes, parcel_to_bytes
 from pipelines.novelty.state import BucketState
 from pipelines.parameters import NoveltyParameters
-from topics.records import ClosedMarker, ControlRecord, Inventory, Kind, SeriesStatistics, Statistics
+from topics.controls import Control, ControlRecord
+from topics.records import ClosedMarker, Inventory, Kind, SeriesStatistics, Statistics
 
 WINDOW_MS = 60_000
 FIRST_START_MS = 1_763_690_400_000
@@ -93,6 +94,10 @@ def marker(window: int, records: int = 0) -> ClosedMarker:
 
 def control(window: int, resource: str, service: str | None = None, region: str | None = None) -> ControlRecord:
     return ControlRecord(end_of(window), Inventory(resource, service, region))
+
+
+def rule(window: int, change: Control) -> ControlRecord:
+    return ControlRecord(end_of(window), change)
 
 
 Item = Statistics | ControlRecord | ClosedMarker

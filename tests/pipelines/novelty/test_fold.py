@@ -21,15 +21,19 @@ from tests.pipelines.novelty.log import (
     marker,
     ratio,
     record,
+    rule,
     series,
 )
+from topics.controls import Rule, RuleRemoval, Weekly
 from topics.records import (
     LOG_OTHER_TEMPLATE,
     LOG_SEVERITY_METRIC,
     LOG_TEMPLATE_METRIC,
+    OperatorVerdict,
     Score,
     SeriesScore,
     Statistics,
+    Subject,
     Summary,
     severity_of,
 )
@@ -41,8 +45,18 @@ RULES = NoveltyParameters(
 )
 
 
+ORDERS = [
+    Rule("a", resource="amf-*", skip_learning=True),
+    Rule("b", service="core", metric="*s", direction="high", minimal_relative_deviation=0.5, skip_learning=True),
+    Rule("c", weekly=[Weekly(["fri"], 130, 12)]),
+    RuleRemoval("a"),
+    RuleRemoval("b"),
+    OperatorVerdict("expected", "i-1", [Subject("upf-1", "cpu")]),
+]
+
+
 def busy_log(windows: int, seed: int) -> list[list[Item]]:
-    """Resources that come and go, all kinds of series, inventory; one list per window, its marker last."""
+    """Resources that come and go, all kinds of series, control records; one list per window, its marker last."""
     draw = random.Random(seed)
     log: list[list[Item]] = []
     for window in range(windows):
@@ -70,6 +84,8 @@ def busy_log(windows: int, seed: int) -> list[list[Item]]:
             ]
         if draw.random() < 0.3:
             items.append(control(window, draw.choice(["amf-1", "upf-1"]), f"s{draw.randrange(3)}", "north"))
+        if draw.random() < 0.3:
+            items.append(rule(window, draw.choice(ORDERS)))
         log.append([*items, marker(window, len(items))])
     return log
 
@@ -122,6 +138,23 @@ def test_windows_at_or_before_the_last_closed_one_are_ignored() -> None:
     bucket.batch(NUMBERED)
     assert (bucket.stored, len(bucket.written)) == before
     assert bucket.waiting == []
+
+
+def test_the_log_has_rules_that_take_effect() -> None:
+    named = {each["suppressed"] for score in EXPECTED.of(SCORES) for each in score["series"]}
+    assert named == {None, "a", "b", "c"}
+
+
+def test_only_one_bucket_passes_on_what_operators_said() -> None:
+    said = OperatorVerdict("wrong", "i-1", note="a test")
+    log = [rule(0, said), marker(0), marker(1)]
+    for number, verdicts in ((0, [said]), (3, [])):
+        bucket = Bucket(number=number)
+        bucket.batch(list(enumerate(log)))
+        assert [[OperatorVerdict(**each) for each in summary["verdicts"]] for summary in bucket.of(SUMMARIES)] == [
+            verdicts,
+            [],
+        ]
 
 
 def test_every_record_is_its_type_and_every_number_finite() -> None:

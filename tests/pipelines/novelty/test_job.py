@@ -20,7 +20,8 @@ from apps.topics_admin import TopicsAdmin, ensure_topics
 from pipelines.transport import MarkerProducer, TaskProducer
 from tests.pipelines.novelty.log import Bucket, control, counter, end_of, events, marker, record, series
 from tests.support import JobRunner
-from topics.records import ControlRecord, Statistics
+from topics.controls import ControlRecord
+from topics.records import Statistics
 from topics.registry import MODELS, SCORES, STATISTICS, SUMMARIES, Topic
 from topics.wire import BUCKET_SQL, CONTROL_KEY, MARKER_KEY, PARTITION_SQL
 

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import orjson
 import pytest
 
 from pipelines.parameters import StatisticsParameters, TimeRules
-from pipelines.statistics.output import kept_headers, markers, record_values
+from pipelines.statistics.output import control_value, kept_headers, markers, record_values
 from pipelines.statistics.sources import Backlog, shares
 from pipelines.statistics.summarise import Window
 from topics import wire
+from topics.controls import ControlRecord, Rule, RuleRemoval, Weekly
 from topics.records import Inventory
 from topics.registry import STATISTICS_MESSAGE_LIMIT_BYTES
 
@@ -63,6 +65,12 @@ def test_markers_close_windows_in_order_in_every_partition_after_their_control_r
         assert [item[3]["control"]["resource"] for item in own[:2]] == ["a", "b"]  # as in the log
     counts = {(partition, end): value["records"] for key, partition, end, value in found if key == wire.MARKER_KEY}
     assert counts == {(0, 1): 0, (1, 1): 3, (0, 2): 0, (1, 2): 4}
+
+
+def test_a_control_record_is_stamped_with_the_window_of_its_arrival() -> None:
+    for control in (Inventory("vm-1"), Rule("r", weekly=[Weekly(["sun"], 0, 5)]), RuleRemoval("r")):
+        raw = orjson.dumps(asdict(control) | {"colour": "red"})
+        assert control_value(raw, _MINUTE_MS) == orjson.dumps(ControlRecord(_MINUTE_MS, control))
 
 
 def test_kept_headers_keep_the_messages_own_as_far_as_there_is_room() -> None:
