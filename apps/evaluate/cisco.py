@@ -21,7 +21,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.evaluate.datasets import Event, Flags, Floats
+from apps.evaluate.datasets import Event, Flags
+from models.interface import Floats
 
 SLOT_S: Final = 5.0
 FALSE_SPAN_S: Final = 300.0

@@ -26,7 +26,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from models.interface import Floats, Likelihood
+
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
@@ -48,12 +49,16 @@ class Recording:
         end_ms: End of each window, event time, strictly rising, shape (n,).
         values: Value of each series in each window, NaN where there is none, shape (n, series).
         series: Names of the series.
+        likelihood: How the values are distributed; measured data come without that knowledge and are gauges.
+        weight: Weight of each value as `models.interface.Block` means it.
     """
 
     resource: str
     end_ms: Integers
     values: Floats
     series: tuple[str, ...]
+    likelihood: Likelihood = Likelihood.GAUGE
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.evaluate.datasets import Flags, Floats
+from apps.evaluate.datasets import Flags
 from apps.evaluate.vus import segments
+from models.interface import Floats
 
 #: Rows after the first of a segment in which it must be found.
 DELAY: Final = 7

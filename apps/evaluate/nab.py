@@ -24,7 +24,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.evaluate.datasets import Flags, Floats, NabFile
+from apps.evaluate.datasets import Flags, NabFile
+from models.interface import Floats
 
 _PROBATION: Final = 0.15
 _LONGEST_PROBATION: Final = 750

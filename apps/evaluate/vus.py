@@ -19,7 +19,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.evaluate.datasets import Flags, Floats
+from apps.evaluate.datasets import Flags
+from models.interface import Floats
 
 _THRESHOLDS: Final = 250
 _LONGEST_LAG: Final = 400

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.evaluate.datasets import Floats, NabFile, load_nab
+from apps.evaluate.datasets import NabFile, load_nab
 from apps.evaluate.nab import (
     PROFILES,
     Profile,
@@ -24,6 +24,7 @@ from apps.evaluate.nab import (
     score_at,
     sweep,
 )
+from models.interface import Floats
 from tests.apps.evaluate.corpora import DATA, nab_file, needs_data
 
 STANDARD = PROFILES[0]

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.evaluate.datasets import Flags, Floats, load_smd
+from apps.evaluate.datasets import Flags, load_smd
 from apps.evaluate.vus import NO_PERIOD, period, segments, vus_pr
+from models.interface import Floats
 from tests.apps.evaluate.corpora import DATA, needs_data
 
 
