@@ -177,12 +177,14 @@ class IncidentQuery:
         since_ms: Only those whose last judged window ends then or later, event time.
         limit: Most incidents returned, at most 10,000.
         generation: Of this generation; of the live one when not given.
+        incident: Only the one with this id.
     """
 
     open_only: bool = False
     since_ms: int | None = None
     limit: int = 50
     generation: str | None = None
+    incident: str | None = None
 
     @property
     def index(self) -> str:
@@ -198,6 +200,8 @@ class IncidentQuery:
             filters.append({"term": {documents.INCIDENT_OPEN: True}})
         if self.since_ms is not None:
             filters.append({"range": {documents.TIMESTAMP: {"gte": self.since_ms, "format": "epoch_millis"}}})
+        if self.incident is not None:
+            filters.append({"term": {documents.INCIDENT_ID: self.incident}})
         return {"bool": {"filter": filters}}
 
 

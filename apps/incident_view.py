@@ -45,7 +45,8 @@ def resources_text(resources: list[str]) -> str:
 
 def incident_table(incidents: Iterable[Mapping[str, Any]]) -> Table:
     """Return a table of incident documents."""
-    table = Table("start (UTC)", "end", "severity", "scope", "resources", "what", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    columns = ("id", "start (UTC)", "end", "severity", "scope", "resources", "what")
+    table = Table(*columns, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for incident in incidents:
         table.add_row(*_cells(incident))
     return table
@@ -55,6 +56,7 @@ def _cells(incident: Mapping[str, Any]) -> tuple[str, ...]:
     severity = read(incident, documents.SEVERITY)
     colour = _COLOURS.get(severity, "default")
     return (
+        escape(read(incident, documents.INCIDENT_ID)),
         time_text(read(incident, documents.START)),
         "[green]open[/]" if read(incident, documents.INCIDENT_OPEN) else time_text(read(incident, documents.END)),
         f"[{colour}]{severity} {read(incident, documents.SCORE):.0f}[/]",

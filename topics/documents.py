@@ -373,6 +373,7 @@ INCIDENTS: Final = Family(
         _copy("incident.windows", "long", "windows"),
         _derived("incident.resources", "long", ["resources"], len),
         _copy("incident.verdict", "keyword", "verdict"),
+        _copy("incident.note", "keyword", "note", ignore_above=_SENTENCE_LIMIT),
     ),
     omitted={},
     key=("id",),

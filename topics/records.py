@@ -314,7 +314,8 @@ class Incident:
     """One episode with one cause, as far as the evidence shows. The latest record per id is the truth.
 
     `start_ms` is the start of the first surprising window, `end_ms` the end of the last one (null while open),
-    `last_window_end_ms` the newest window judged. `revision` grows with every record of the same incident.
+    `last_window_end_ms` the newest window judged. `revision` grows with every record of the same incident. `verdict`
+    and `note` are an operator's; an incident judged expected or wrong is closed.
     """
 
     id: str
@@ -333,4 +334,5 @@ class Incident:
     resources: list[str]
     contributors: list[Contributor]
     explanation: str
-    verdict: str | None = None
+    verdict: Opinion | None = None
+    note: str | None = None

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pipelines.incidents.state import Episode, Member, Sign
-from topics.records import LOG_SEVERITY_METRIC, LOG_TEMPLATE_METRIC, Contributor
+from topics.records import LOG_SEVERITY_METRIC, LOG_TEMPLATE_METRIC, Contributor, Opinion
 
 #: Further signs named after the strongest one.
 _COMPANIONS: Final = 2
@@ -141,6 +141,13 @@ def absorbed_explanation(episode: Episode, into: str) -> str:
     """Return the sentence of an incident that turned out to be part of another."""
     names = ", ".join(printable(member.resource) for member in episode.ranked_members()[:_NAMED])
     return f"{names}: part of incident {into}, which has the same cause."
+
+
+def verdict_sentence(verdict: Opinion | None, note: str | None) -> str:
+    """Return what an operator said, to stand behind the sentence of an incident; empty if nothing."""
+    if verdict is None:
+        return ""
+    return f" An operator: {verdict}{f' ({printable(note)})' if note else ''}."
 
 
 def _resource_sentence(episode: Episode, window_ms: int) -> str:

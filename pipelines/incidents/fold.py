@@ -1,8 +1,8 @@
 """The fold: a complete window of the fleet and what is remembered, to incident records.
 
-Nothing here knows Spark or Kafka. In each window, in this order: open incidents take up the evidence of their members;
-groups affected together become, or join, one incident; what is left opens incidents of single resources; incidents
-that changed are told; the rates of quiet groups are learned.
+Nothing here knows Spark or Kafka. In each window, in this order: operators' verdicts are taken up; open incidents take
+up the evidence of their members; groups affected together become, or join, one incident; what is left opens incidents
+of single resources; incidents that changed are told; the rates of quiet groups are learned.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from models.fleet import (
     candidate_places,
     log10_of,
 )
-from pipelines.incidents.explain import absorbed_explanation, explanation
+from pipelines.incidents.explain import absorbed_explanation, explanation, verdict_sentence
 from pipelines.incidents.state import (
     Episode,
     Fleet,
@@ -37,7 +37,9 @@ from pipelines.incidents.state import (
     fleet_from_bytes,
     fleet_to_bytes,
     new_fleet,
+    sign_key,
 )
+from pipelines.incidents.verdicts import closed_ones, judged, open_ones
 from pipelines.incidents.windows import Window, summary_from_json
 from pipelines.parameters import IncidentParameters
 from topics.records import Contributor, Finding, Incident, Scope, SeriesScore, severity_of
@@ -60,12 +62,14 @@ class Outcome:
         completed: Windows judged.
         ignored: Summaries that were there already, or too late.
         waiting: Windows that miss a summary.
+        unmatched: Verdicts about no incident that is remembered.
     """
 
     incidents: tuple[Incident, ...]
     completed: int
     ignored: int
     waiting: int
+    unmatched: int = 0
 
 
 def fold(
@@ -84,16 +88,14 @@ def fold(
     fleet = fleet_from_bytes(state) if state is not None else new_fleet(parameters)
     needed = [fleet.windows.add(summary_from_json(value)) for value in summaries]
     incidents: list[Incident] = []
-    completed = 0
+    completed = unmatched = 0
     for window in fleet.windows.complete():
-        incidents += judge(fleet, window, parameters)
+        judgement = _Judgement(fleet, window, parameters)
+        incidents += judgement.records()
+        unmatched += judgement.unmatched
         completed += 1
-    return fleet_to_bytes(fleet), Outcome(tuple(incidents), completed, needed.count(False), fleet.windows.waiting)
-
-
-def judge(fleet: Fleet, window: Window, parameters: IncidentParameters) -> list[Incident]:
-    """Judge one complete window; change the fleet's state and return the records it leads to."""
-    return _Judgement(fleet, window, parameters).records()
+    outcome = Outcome(tuple(incidents), completed, needed.count(False), fleet.windows.waiting, unmatched)
+    return fleet_to_bytes(fleet), outcome
 
 
 def incident_id(start_ms: int, place: Place, resource: str) -> str:
@@ -107,7 +109,9 @@ class _Judgement:
     fleet: Fleet
     window: Window
     parameters: IncidentParameters
-    absorbed: list[Incident] = field(default_factory=list)
+    told: list[Incident] = field(default_factory=list)
+    heard: set[str] = field(default_factory=set)
+    unmatched: int = 0
 
     def __post_init__(self) -> None:
         self.end_ms = self.window.end_ms
@@ -131,6 +135,8 @@ class _Judgement:
         return sorted(self.fleet.episodes.values(), key=lambda episode: (episode.start_ms, episode.id))
 
     def records(self) -> list[Incident]:
+        self._hear()
+        self._release()
         self._remember()
         self._extend()
         self._join_groups()
@@ -138,6 +144,33 @@ class _Judgement:
         records = self._tell()
         self._learn()
         return records
+
+    # ---- verdicts ----------------------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        """Take up what operators said."""
+        for verdict in self.window.verdicts:
+            episodes, closed = open_ones(self.fleet, verdict), closed_ones(self.fleet, verdict)
+            for episode in episodes:
+                episode.verdict, episode.note = verdict.verdict, verdict.note
+                self.heard.add(episode.id)
+            for incident in (judged(incident, verdict) for incident in closed):
+                self.fleet.closed[incident.id] = incident
+                self.told.append(incident)
+            self.unmatched += not (episodes or closed)
+
+    def _release(self) -> None:
+        """Let go of members of muted incidents whose evidence is not the one that was judged."""
+        for finding in self.window.findings:
+            episode = self.owner.get(finding.resource)
+            if episode is None or not episode.muted or episode.id in self.heard:
+                continue
+            if not episode.goes_on(finding):
+                del episode.members[finding.resource]
+                del self.owner[finding.resource]
+
+    def _is_muted(self, resource: str) -> bool:
+        return resource in self.owner and self.owner[resource].muted
 
     # ---- evidence ----------------------------------------------------------------------------------------------------
 
@@ -150,6 +183,8 @@ class _Judgement:
         """Add the window's findings to the traces; forget what is too old to matter."""
         traces = self.fleet.traces
         for finding in self.window.findings:
+            if self._is_muted(finding.resource):
+                continue
             young = finding.age_windows < self.parameters.warmup_windows and not finding.silent
             history = traces[finding.resource].history if finding.resource in traces else []
             history = [*history, (self.end_ms, self._log10_p(finding))]
@@ -170,7 +205,10 @@ class _Judgement:
         return finding.silent or self._log10_p(finding) <= self.levels.hold_for(len(episode.members))
 
     def _take_up(self, episode: Episode, finding: Finding) -> None:
-        """Add a member's finding to an incident."""
+        """Add a member's finding to an incident; of a muted one only that it goes on."""
+        if episode.muted:
+            episode.last_end_ms = self.end_ms
+            return
         log10_p = self._log10_p(finding)
         member = episode.members[finding.resource]
         member.windows += 1
@@ -204,7 +242,7 @@ class _Judgement:
         """Return what is new in each group; members of older incidents have their explanation and do not count."""
         sizes = dict(self.window.sizes)
         for member in self._members():
-            if not self._is_new(member.first_end_ms):
+            if not self._is_news(member):
                 group = (member.service, member.region)
                 sizes[group] = max(sizes.get(group, 0) - 1, 0)
         counts = {group: Count(size) for group, size in sizes.items()}
@@ -218,13 +256,16 @@ class _Judgement:
     def _members(self) -> list[Member]:
         return [member for episode in self._episodes() for member in episode.members.values()]
 
+    def _is_news(self, member: Member) -> bool:
+        return self._is_new(member.first_end_ms) and not self._is_muted(member.resource)
+
     def _is_new(self, at_ms: int) -> bool:
         return at_ms > self.end_ms - self.together_ms
 
     def _counts_as_new(self, resource: str, trace: Trace) -> bool:
         episode = self.owner.get(resource)
         if episode is not None:
-            return self._is_new(episode.members[resource].first_end_ms)
+            return self._is_news(episode.members[resource])
         return not trace.young and self._is_new(trace.history[-1][0])
 
     def _one_incident(self, place: Place) -> None:
@@ -243,7 +284,7 @@ class _Judgement:
             self._join(target, resource)
 
     def _began_now(self, episode: Episode) -> bool:
-        return self._is_new(min(member.first_end_ms for member in episode.members.values()))
+        return not episode.muted and all(self._is_news(member) for member in episode.members.values())
 
     def _growing(self, place: Place) -> Episode | None:
         """Return the group incident that covers a place and still gains members."""
@@ -251,6 +292,7 @@ class _Judgement:
             item
             for item in self._episodes()
             if item.scope != "resource" and item.place.covers(place) and self._is_new(item.grown_end_ms)
+            if not item.muted
         ]
         return covering[0] if covering else None
 
@@ -270,7 +312,7 @@ class _Judgement:
 
     def _absorb(self, target: Episode, other: Episode) -> None:
         """Take the members and signs of another incident, and close it."""
-        self.absorbed.append(self._record(other, "close", absorbed_explanation(other, target.id)))
+        self.told.append(self._record(other, "close", absorbed_explanation(other, target.id)))
         del self.fleet.episodes[other.id]
         for name, member in other.members.items():
             target.members[name] = member
@@ -286,10 +328,10 @@ class _Judgement:
 
     def _open_resources(self) -> None:
         for finding in self.window.findings:
-            trace = self.fleet.traces[finding.resource]
-            if finding.resource in self.owner or trace.young:
+            if finding.resource in self.owner:
                 continue
-            if opens(trace.history, self.end_ms, self.window_ms, self.levels):
+            trace = self.fleet.traces[finding.resource]
+            if not trace.young and opens(trace.history, self.end_ms, self.window_ms, self.levels):
                 self._open_or_join(finding)
 
     def _open_or_join(self, finding: Finding) -> None:
@@ -338,17 +380,27 @@ class _Judgement:
     # ---- telling -----------------------------------------------------------------------------------------------------
 
     def _tell(self) -> list[Incident]:
-        records = list(self.absorbed)
+        records = list(self.told)
         for episode in self._episodes():
             episode.group_size = sum(size for group, size in self.window.sizes.items() if episode.place.holds(group))
-            if closes(episode.last_end_ms, self.end_ms, self.parameters.close_after_windows * self.window_ms):
-                records.append(self._record(episode, "close"))
+            over = closes(episode.last_end_ms, self.end_ms, self.parameters.close_after_windows * self.window_ms)
+            if episode.id in self.heard or not episode.muted:
+                records += self._news(episode, over)
+            if over or not episode.members:
                 del self.fleet.episodes[episode.id]
-            elif self._worth_telling(episode):
-                records.append(self._record(episode, "update" if episode.revision else "open"))
         return records
 
+    def _news(self, episode: Episode, over: bool) -> list[Incident]:
+        """Return the record of an incident, if there is anything to tell."""
+        if over or episode.muted:
+            return [self._record(episode, "close")]
+        if self._worth_telling(episode):
+            return [self._record(episode, "update" if episode.revision else "open")]
+        return []
+
     def _worth_telling(self, episode: Episode) -> bool:
+        if episode.id in self.heard:
+            return True
         major, minor = self._aspects(episode)
         since = (self.end_ms - episode.published_end_ms) // self.window_ms
         if not episode.revision or episode.published[0] != major:
@@ -373,7 +425,8 @@ class _Judgement:
         episode.published_end_ms = self.end_ms
         episode.published = list(self._aspects(episode))
         score = self._score(episode)
-        return Incident(
+        sentence = told or explanation(episode, self.window_ms)
+        record = Incident(
             id=episode.id,
             state=state,  # type: ignore[arg-type]
             revision=episode.revision,
@@ -389,8 +442,15 @@ class _Judgement:
             region=episode.region,
             resources=[member.resource for member in episode.ranked_members()[:LISTED_RESOURCES]],
             contributors=contributors(episode),
-            explanation=told or explanation(episode, self.window_ms),
+            explanation=sentence + verdict_sentence(episode.verdict, episode.note),
+            verdict=episode.verdict,
+            note=episode.note,
         )
+        if state == "close":
+            self.fleet.remember_closed(record)
+        else:
+            self.fleet.closed.pop(episode.id, None)
+        return record
 
     # ---- learning ----------------------------------------------------------------------------------------------------
 
@@ -433,13 +493,8 @@ def _would_open(trace: Trace, levels: Levels) -> bool:
     return min(log10_ps) <= levels.single or sum(log10_p <= levels.pair for log10_p in log10_ps) > 1
 
 
-def _sign_key(resource: str, series: SeriesScore) -> str:
-    attributes = sorted(series.attributes.items())
-    return orjson.dumps([resource, series.metric, attributes, series.kind, series.unit]).decode()
-
-
 def _add_sign(episode: Episode, resource: str, series: SeriesScore, end_ms: int) -> None:
-    key = _sign_key(resource, series)
+    key = sign_key(resource, series)
     log10_p = log10_of(series.p)
     before = episode.signs.get(key)
     windows = 1 + (before.windows if before else 0)

@@ -12,7 +12,7 @@ from pipelines.transport import MarkerProducer
 from topics import registry, wire
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 #: More windows than this without a summary of every bucket is worth a warning.
 _MANY_WAITING: Final = 3
@@ -48,15 +48,19 @@ class IncidentWriter:
         with self.producer.transaction() as send:
             for row in batch.collect():
                 if row["id"] is None:
-                    self._count(row["completed"], row["ignored"], row["waiting"])
+                    self._count(row)
                 else:
                     send(topic, bytes(row["record"]), key=row["id"].encode(), headers=headers)
                     written += 1
         self.report("incident_records", written)
 
-    def _count(self, completed: int, ignored: int, waiting: int) -> None:
-        self.report("windows_completed", completed)
-        self.report("summaries_ignored", ignored)
+    def _count(self, counts: Row) -> None:
+        waiting = counts["waiting"]
+        self.report("windows_completed", counts["completed"])
+        self.report("summaries_ignored", counts["ignored"])
         self.report("windows_waiting", waiting)
-        if waiting > _MANY_WAITING and not completed:
+        self.report("verdicts_unmatched", counts["unmatched"])
+        if waiting > _MANY_WAITING and not counts["completed"]:
             log.warning("windows wait for the summaries of some buckets: is the novelty job behind?", windows=waiting)
+        if counts["unmatched"]:
+            log.warning("verdicts about no incident that is remembered", verdicts=counts["unmatched"])

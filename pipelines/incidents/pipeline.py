@@ -47,4 +47,4 @@ def incidents(summaries: DataFrame, parameters: IncidentParameters) -> DataFrame
             outputMode="Append",
             timeMode="None",
         )
-    )  # (id, record, completed, ignored, waiting)
+    )  # (id, record, completed, ignored, waiting, unmatched)

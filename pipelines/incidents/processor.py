@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import TimerValues
 
 #: Records of one batch in order, then one row without a record that carries the counts.
-OUTPUT_SCHEMA: Final = "id STRING, record BINARY, completed BIGINT, ignored BIGINT, waiting BIGINT"
+COUNTS: Final = ("completed", "ignored", "waiting", "unmatched")
+OUTPUT_SCHEMA: Final = f"id STRING, record BINARY, {', '.join(f'{name} BIGINT' for name in COUNTS)}"
 _STATE_NAME: Final = "fleet"
 _STATE_SCHEMA: Final = "state BINARY"
 
@@ -47,5 +48,5 @@ class IncidentProcessor(StatefulProcessor):
 def output_rows(outcome: Outcome) -> Iterator[Row]:
     """Yield the rows of an outcome: records in order, then the counts."""
     for incident in outcome.incidents:
-        yield Row(id=incident.id, record=orjson.dumps(incident), completed=None, ignored=None, waiting=None)
-    yield Row(id=None, record=None, completed=outcome.completed, ignored=outcome.ignored, waiting=outcome.waiting)
+        yield Row(id=incident.id, record=orjson.dumps(incident), **dict.fromkeys(COUNTS))
+    yield Row(id=None, record=None, **{name: getattr(outcome, name) for name in COUNTS})

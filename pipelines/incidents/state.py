@@ -11,13 +11,15 @@ from models.episodes import CONFIRMATION_WINDOWS
 from models.fleet import GroupRates, Persistence, Place
 from pipelines.incidents.windows import Windows, summary_from_dict
 from pipelines.parameters import IncidentParameters
-from topics.records import Contributor, Scope
+from topics.records import Contributor, Finding, Incident, Opinion, Scope, SeriesScore
 
-#: Raised with every change of the layout; older layouts are migrated in `fleet_from_bytes`.
-LAYOUT_VERSION: Final = 1
+#: Raised with every change of the layout; `fleet_from_bytes` refuses another one.
+LAYOUT_VERSION: Final = 2
 
 #: Signs kept per incident; far more than are ever shown.
 KEPT_SIGNS: Final = 64
+#: Closed incidents kept, the last ones: operators judge them after the fact.
+KEPT_CLOSED: Final = 200
 
 
 class LayoutError(RuntimeError):
@@ -76,6 +78,19 @@ class Episode:
     published: list[Any] = field(default_factory=list)
     published_end_ms: int = 0
     pace: int = 1
+    verdict: Opinion | None = None
+    note: str | None = None
+
+    @property
+    def muted(self) -> bool:
+        """Tell whether an operator said that this is no incident: it is told as closed while its evidence goes on."""
+        return self.verdict in ("expected", "wrong")
+
+    def goes_on(self, finding: Finding) -> bool:
+        """Tell whether a member's finding is the evidence that is known already: its strongest series is a sign."""
+        if finding.silent:
+            return self.members[finding.resource].silent_windows > 0
+        return bool(finding.top) and sign_key(finding.resource, finding.top[0]) in self.signs
 
     @property
     def place(self) -> Place:
@@ -99,6 +114,12 @@ class Episode:
             self.signs = {key: self.signs[key] for key in keep}
 
 
+def sign_key(resource: str, series: SeriesScore) -> str:
+    """Return the key of a series among an incident's signs."""
+    attributes = sorted(series.attributes.items())
+    return orjson.dumps([resource, series.metric, attributes, series.kind, series.unit]).decode()
+
+
 @dataclass
 class Trace:
     """A resource's latest surprising windows.
@@ -114,13 +135,25 @@ class Trace:
 
 @dataclass
 class Fleet:
-    """Everything the fold remembers: incomplete windows, learned rates, open incidents by id, traces by resource."""
+    """Everything the fold remembers.
+
+    Incomplete windows, learned rates, open incidents by id, traces by resource, and the last closed incidents by id, as
+    they were told.
+    """
 
     windows: Windows
     rates: GroupRates
     persistence: Persistence
     episodes: dict[str, Episode] = field(default_factory=dict)
     traces: dict[str, Trace] = field(default_factory=dict)
+    closed: dict[str, Incident] = field(default_factory=dict)
+
+    def remember_closed(self, incident: Incident) -> None:
+        """Keep a closed incident, the last one closed last; forget the oldest."""
+        self.closed.pop(incident.id, None)
+        self.closed[incident.id] = incident
+        while len(self.closed) > KEPT_CLOSED:
+            del self.closed[next(iter(self.closed))]
 
 
 def new_fleet(parameters: IncidentParameters) -> Fleet:
@@ -143,6 +176,7 @@ def fleet_to_bytes(fleet: Fleet) -> bytes:
             "persistence": fleet.persistence,
             "episodes": [fleet.episodes[key] for key in sorted(fleet.episodes)],
             "traces": {resource: fleet.traces[resource] for resource in sorted(fleet.traces)},
+            "closed": list(fleet.closed.values()),
         }
     )
 
@@ -151,13 +185,13 @@ def fleet_from_bytes(blob: bytes | bytearray) -> Fleet:
     """Read a state written by `fleet_to_bytes`.
 
     Raises:
-        LayoutError: A newer program wrote it.
+        LayoutError: Another program wrote it.
     """
     fields = orjson.loads(blob)
     if fields["version"] != LAYOUT_VERSION:
         message = (
             f"the checkpoint holds layout {fields['version']} of the incidents state, this program reads "
-            f"{LAYOUT_VERSION}: run the newer program, or start a new generation"
+            f"{LAYOUT_VERSION}: run the program that wrote it, or start a new generation"
         )
         raise LayoutError(message)
     windows = Windows(fields["buckets"], fields["last_end_ms"])
@@ -166,7 +200,19 @@ def fleet_from_bytes(blob: bytes | bytearray) -> Fleet:
     episodes = [_episode(item) for item in fields["episodes"]]
     traces = {resource: _trace(item) for resource, item in fields["traces"].items()}
     rates, persistence = GroupRates(**fields["rates"]), Persistence(**fields["persistence"])
-    return Fleet(windows, rates, persistence, {item.id: item for item in episodes}, traces)
+    closed = [_incident(item) for item in fields["closed"]]
+    return Fleet(
+        windows,
+        rates,
+        persistence,
+        {item.id: item for item in episodes},
+        traces,
+        {item.id: item for item in closed},
+    )
+
+
+def _incident(fields: dict[str, Any]) -> Incident:
+    return Incident(**{**fields, "contributors": [Contributor(**item) for item in fields["contributors"]]})
 
 
 def _trace(fields: dict[str, Any]) -> Trace:

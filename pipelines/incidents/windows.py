@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from models.fleet import Group
-from topics.records import Finding, GroupCount, SeriesScore, Summary
+from topics.controls import control_of
+from topics.records import Finding, GroupCount, OperatorVerdict, SeriesScore, Summary
 
 
 class BucketCountError(ValueError):
@@ -28,7 +29,8 @@ def summary_from_dict(fields: Mapping[str, Any]) -> Summary:
         for finding in fields["findings"]
     ]
     groups = [GroupCount(**group) for group in fields["groups"]]
-    return Summary(**{**fields, "findings": findings, "groups": groups})
+    verdicts = [control_of(verdict) for verdict in fields["verdicts"]]
+    return Summary(**{**fields, "findings": findings, "groups": groups, "verdicts": verdicts})
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,14 @@ class Window:
         end_ms: End, event time.
         findings: What every bucket found, in order of resource.
         sizes: Known resources of each group.
+        verdicts: What operators said, in log order.
     """
 
     start_ms: int
     end_ms: int
     findings: tuple[Finding, ...]
     sizes: Mapping[Group, int]
+    verdicts: tuple[OperatorVerdict, ...] = ()
 
     @property
     def resources(self) -> int:
@@ -63,7 +67,11 @@ def window_of(summaries: Mapping[int, Summary]) -> Window:
         sizes[group] = sizes.get(group, 0) + count.resources
     first = in_order[0]
     return Window(
-        first.window_start_ms, first.window_end_ms, tuple(sorted(findings, key=lambda finding: finding.resource)), sizes
+        first.window_start_ms,
+        first.window_end_ms,
+        tuple(sorted(findings, key=lambda finding: finding.resource)),
+        sizes,
+        tuple(verdict for summary in in_order for verdict in summary.verdicts),
     )
 
 

@@ -56,7 +56,7 @@ def test_since_what() -> None:
 
 def test_an_open_incident() -> None:
     line = text_of(incident(2))
-    for part in ("11-21 02:00:00", "open", "major 62", "service", "vm-0001, vm-0002", "was 0.9, expected 0.4"):
+    for part in ("i-1", "11-21 02:00:00", "open", "major 62", "service", "vm-0001, vm-0002", "was 0.9, expected 0.4"):
         assert part in line
 
 

@@ -11,7 +11,7 @@ import orjson
 from models.fleet import log10_of
 from pipelines.incidents.fold import Outcome, fold
 from pipelines.parameters import IncidentParameters
-from topics.records import Direction, Finding, GroupCount, Incident, SeriesScore, Summary
+from topics.records import Direction, Finding, GroupCount, Incident, OperatorVerdict, SeriesScore, Summary
 
 WINDOW_MS = 60_000
 BEGIN_MS = 1_763_690_400_000
@@ -77,12 +77,14 @@ class Cloud:
     def bucket(self, resource: str) -> int:
         return zlib.crc32(resource.encode()) % self.parameters.buckets
 
-    def summaries(self, window: int, findings: Iterable[Finding] = ()) -> list[bytes]:
-        """Return the summaries of all buckets for the window with this number."""
-        found = list(findings)
-        return [self._summary(bucket, window, found) for bucket in range(self.parameters.buckets)]
+    def summaries(
+        self, window: int, findings: Iterable[Finding] = (), verdicts: Sequence[OperatorVerdict] = ()
+    ) -> list[bytes]:
+        """Return the summaries of all buckets for the window with this number; the first carries the verdicts."""
+        found, said = list(findings), [list(verdicts), *([] for _ in range(1, self.parameters.buckets))]
+        return [self._summary(bucket, window, found, said[bucket]) for bucket in range(self.parameters.buckets)]
 
-    def _summary(self, bucket: int, window: int, found: Sequence[Finding]) -> bytes:
+    def _summary(self, bucket: int, window: int, found: Sequence[Finding], said: list[OperatorVerdict]) -> bytes:
         own = [resource for resource in self.resources if self.bucket(resource.name) == bucket]
         findings = [item for item in found if self.bucket(item.resource) == bucket]
         places = sorted({(item.service or "", item.region or "") for item in own})
@@ -112,12 +114,23 @@ class Cloud:
                 refused_series=0,
                 findings=findings,
                 groups=groups,
+                verdicts=said,
             )
         )
 
-    def log(self, windows: int, events: Mapping[int, Sequence[Finding]]) -> list[bytes]:
-        """Return all summaries of so many windows, with findings in some of them."""
-        return [value for window in range(windows) for value in self.summaries(window, events.get(window, ()))]
+    def log(
+        self,
+        windows: int,
+        events: Mapping[int, Sequence[Finding]],
+        verdicts: Mapping[int, Sequence[OperatorVerdict]] | None = None,
+    ) -> list[bytes]:
+        """Return all summaries of so many windows, with findings and verdicts in some of them."""
+        said = verdicts or {}
+        return [
+            value
+            for window in range(windows)
+            for value in self.summaries(window, events.get(window, ()), said.get(window, ()))
+        ]
 
 
 def cloud(
@@ -161,9 +174,14 @@ def at(first: int, last: int, *findings: Finding) -> dict[int, list[Finding]]:
     return {window: list(findings) for window in range(first, last + 1)}
 
 
-def run(cloud: Cloud, windows: int, events: Mapping[int, Sequence[Finding]]) -> list[Incident]:
+def run(
+    cloud: Cloud,
+    windows: int,
+    events: Mapping[int, Sequence[Finding]],
+    verdicts: Mapping[int, Sequence[OperatorVerdict]] | None = None,
+) -> list[Incident]:
     """Fold a whole log at once; return the records."""
-    return list(Run(cloud.parameters)(cloud.log(windows, events)))
+    return list(Run(cloud.parameters)(cloud.log(windows, events, verdicts)))
 
 
 def by_id(records: Iterable[Incident]) -> dict[str, list[Incident]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from pipelines.incidents.state import LayoutError, fleet_from_bytes, fleet_to_bytes
+from pipelines.incidents.state import KEPT_CLOSED, LayoutError, fleet_from_bytes, fleet_to_bytes
 from pipelines.incidents.windows import summary_from_json
 from tests.pipelines.incidents.cloud import Run, at, cloud
 
@@ -19,6 +19,22 @@ def state() -> bytes:
     job(CLOUD.summaries(12, [CLOUD.resources[0].finding(1e-9)])[1:])
     assert job.state is not None
     return job.state
+
+
+def test_closed_incidents_are_kept_and_bounded() -> None:
+    job, windows = Run(), 12
+    for number in range(KEPT_CLOSED + 5):
+        victim = CLOUD.resources[number % len(CLOUD.resources)].finding(1e-9)
+        job(
+            value
+            for window in range(windows)
+            for value in CLOUD.summaries(number * windows + window, [victim] if window == 0 else [])
+        )
+    assert job.state is not None
+    fleet = fleet_from_bytes(job.state)
+    ids = [record.id for record in job.incidents if record.state == "close"]
+    assert list(fleet.closed) == ids[-KEPT_CLOSED:]
+    assert fleet_to_bytes(fleet) == job.state
 
 
 def test_a_state_is_read_as_it_was_written() -> None:
