@@ -129,6 +129,20 @@ class Settings(BaseSettings):
                 raise ValueError(message)
         return values
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_wish_for_incidents(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Refuse both ways to say how many false incidents are wanted."""
+        given = values.get("incidents")
+        wishes = ("false_incidents_per_day", "target_precision")
+        if isinstance(given, dict) and all(given.get(wish) is not None for wish in wishes):
+            message = (
+                "[incidents] false_incidents_per_day and target_precision are two ways to say the same: a number of "
+                "false incidents, or their share. Remove one of them"
+            )
+            raise ValueError(message)
+        return values
+
     @model_validator(mode="after")
     def _contradictions(self) -> Settings:
         if self.novelty.expiry_s <= self.time.window_s:

@@ -98,6 +98,8 @@ class IncidentParameters:
     window_s: int = 60
     #: What the user is willing to see: expected false incidents per day over the whole fleet.
     false_incidents_per_day: float = 1.0
+    #: Instead of it: wanted share of true ones among the incidents, between 0 and 1.
+    target_precision: float | None = None
     #: Windows without evidence after which an incident closes.
     close_after_windows: int = 5
     #: Windows a resource must be known before it can open an incident.
@@ -115,6 +117,15 @@ class IncidentParameters:
     report_p: float = 1e-2
     #: Most summaries in a micro-batch.
     batch_records: Operation[int] = 20_000
+
+    def __post_init__(self) -> None:
+        """Refuse levels that cannot be."""
+        if self.false_incidents_per_day <= 0:
+            message = "false_incidents_per_day must be positive"
+            raise ValueError(message)
+        if self.target_precision is not None and not 0 < self.target_precision < 1:
+            message = "target_precision must lie between 0 and 1, for example 0.9"
+            raise ValueError(message)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from models.episode import ALARM
 from numpy.typing import NDArray
 
 from apps.evaluate.datasets import Integers, Recording
 from apps.evaluate.interface import Scores
 from apps.evaluate.resources import evidence
-from models.episode import ALARM
 from models.interface import Block, Floats, Verdicts
 from models.series import SeriesState, score_then_learn
 

@@ -112,23 +112,32 @@ class _Judgement:
     told: list[Incident] = field(default_factory=list)
     heard: set[str] = field(default_factory=set)
     unmatched: int = 0
+    opened: int = 0
 
     def __post_init__(self) -> None:
         self.end_ms = self.window.end_ms
         self.window_ms = self.parameters.window_s * 1000
         self.together_ms = self.parameters.group_windows * self.window_ms
-        self.levels = self._levels()
         self.owner = {name: episode for episode in self._episodes() for name in episode.members}
+        self.tested = max(self.window.resources - len(self.owner), 0)
+        self.levels = self._levels()
 
     def _levels(self) -> Levels:
         return alarm_levels(
-            self.parameters.false_incidents_per_day,
+            self._false_per_day(),
             self.window.resources,
             len(candidate_places(self.window.sizes)),
             self.window_ms,
             log10_of(self.parameters.report_p),
             self.fleet.persistence.excess,
         )
+
+    def _false_per_day(self) -> float:
+        """Return how many false incidents per day the levels of this window may lead to."""
+        if self.parameters.target_precision is None:
+            return self.parameters.false_incidents_per_day
+        level = self.fleet.discoveries.level(self.tested, self.parameters.target_precision)
+        return level * max(self.window.resources, 1) * DAY_MS / self.window_ms
 
     def _episodes(self) -> list[Episode]:
         """Return the open incidents, the oldest first."""
@@ -357,9 +366,14 @@ class _Judgement:
             log10_p=0.0,
         )
         self.fleet.episodes[episode.id] = episode
+        self.opened += not all(self._is_silent(resource) for resource in resources)
         for resource in resources:
             self._join(episode, resource)
         return episode
+
+    def _is_silent(self, resource: str) -> bool:
+        """Tell whether a resource is silent in this window: a rule found it, not a test."""
+        return any(finding.silent for finding in self.window.findings if finding.resource == resource)
 
     def _onset_ms(self, resource: str) -> int:
         """Return the end of the resource's first recent window that counts as confirmation."""
@@ -455,7 +469,8 @@ class _Judgement:
     # ---- learning ----------------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
-        """Learn how surprising what has no incident is: by chance, together, and again."""
+        """Learn how surprising what has no incident is: by chance, together, and again; and what was discovered."""
+        self.fleet.discoveries.learn(self.tested, self.opened)
         keep = 1 - self.window_ms / DAY_MS
         quiet = {name: trace for name, trace in self.fleet.traces.items() if name not in self.owner}
         self.fleet.persistence.decay(keep)

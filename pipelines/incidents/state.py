@@ -9,12 +9,13 @@ import orjson
 
 from models.episodes import CONFIRMATION_WINDOWS
 from models.fleet import GroupRates, Persistence, Place
+from models.precision import Discoveries
 from pipelines.incidents.windows import Windows, summary_from_dict
 from pipelines.parameters import IncidentParameters
 from topics.records import Contributor, Finding, Incident, Opinion, Scope, SeriesScore
 
 #: Raised with every change of the layout; `fleet_from_bytes` refuses another one.
-LAYOUT_VERSION: Final = 2
+LAYOUT_VERSION: Final = 3
 
 #: Signs kept per incident; far more than are ever shown.
 KEPT_SIGNS: Final = 64
@@ -137,8 +138,8 @@ class Trace:
 class Fleet:
     """Everything the fold remembers.
 
-    Incomplete windows, learned rates, open incidents by id, traces by resource, and the last closed incidents by id, as
-    they were told.
+    Incomplete windows, learned rates, open incidents by id, traces by resource, the last closed incidents by id, as
+    they were told, and the tests and discoveries behind a wanted precision.
     """
 
     windows: Windows
@@ -147,6 +148,7 @@ class Fleet:
     episodes: dict[str, Episode] = field(default_factory=dict)
     traces: dict[str, Trace] = field(default_factory=dict)
     closed: dict[str, Incident] = field(default_factory=dict)
+    discoveries: Discoveries = field(default_factory=Discoveries)
 
     def remember_closed(self, incident: Incident) -> None:
         """Keep a closed incident, the last one closed last; forget the oldest."""
@@ -177,6 +179,7 @@ def fleet_to_bytes(fleet: Fleet) -> bytes:
             "episodes": [fleet.episodes[key] for key in sorted(fleet.episodes)],
             "traces": {resource: fleet.traces[resource] for resource in sorted(fleet.traces)},
             "closed": list(fleet.closed.values()),
+            "discoveries": fleet.discoveries,
         }
     )
 
@@ -208,6 +211,7 @@ def fleet_from_bytes(blob: bytes | bytearray) -> Fleet:
         {item.id: item for item in episodes},
         traces,
         {item.id: item for item in closed},
+        Discoveries(**fields["discoveries"]),
     )
 
 

@@ -38,12 +38,25 @@ def test_shared_settings_reach_every_job(monkeypatch: pytest.MonkeyPatch) -> Non
         ("KAPPA_KAFKA__DERIVED_PARTITIONS", "99", "must not exceed"),
         ("KAPPA_GENERATION", "G 1", "pattern"),
         ("KAPPA_TIME__WINDOW_S", "-5", "window_s must be positive"),
+        ("KAPPA_INCIDENTS__TARGET_PRECISION", "90", "target_precision must lie between 0 and 1"),
+        ("KAPPA_INCIDENTS__FALSE_INCIDENTS_PER_DAY", "0", "false_incidents_per_day must be positive"),
     ],
 )
 def test_contradictions_are_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(ValidationError, match=sentence):
         load_settings()
+
+
+def test_a_number_and_a_share_of_false_incidents_exclude_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kappa.toml").write_text("[incidents]\nfalse_incidents_per_day = 2.0\n")
+    monkeypatch.setenv("KAPPA_INCIDENTS__TARGET_PRECISION", "0.9")
+    with pytest.raises(ValidationError, match="Remove one of them"):
+        load_settings()
+    (tmp_path / "kappa.toml").write_text("")
+    assert load_settings().incident_parameters().target_precision == 0.9
 
 
 def test_unknown_names_in_the_file_are_refused(tmp_path: Path) -> None:
