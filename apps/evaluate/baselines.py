@@ -42,7 +42,7 @@ class Gaussian:
 
     def _detect(self, recording: Recording) -> Scores:
         surprise = np.stack([_gaussian(values) for values in recording.values.T], axis=1)
-        return Scores(surprise, filtered(surprise), evidence(surprise, recording.values))
+        return Scores(surprise, filtered(surprise), evidence(surprise, recording.values), -surprise)
 
 
 def _gaussian(values: Floats) -> Floats:
@@ -103,7 +103,7 @@ class Normal:
         surprise = np.maximum(self._surprise(values), self._surprise(difference))
         surprise[:_WARMUP] = 0.0
         surprise[~np.isfinite(recording.values)] = np.nan
-        return Scores(surprise, filtered(surprise), evidence(surprise, recording.values))
+        return Scores(surprise, filtered(surprise), evidence(surprise, recording.values), -surprise)
 
     def _surprise(self, values: Floats) -> Floats:
         """Return -log10 p of each value by the mean and variance before it."""

@@ -254,22 +254,33 @@ def _slots(routers: Sequence[Samples]) -> tuple[Floats, NDArray[np.bool_], Float
     return slots, states, times
 
 
-def first_places(scores: Mapping[str, tuple[Floats, Floats]], events: Sequence[Event]) -> list[int]:
-    """Return per fault the best place of its routers among all, by their highest score up to its end; 1 is first.
+def first_places(
+    scores: Mapping[str, tuple[Floats, Floats]], events: Sequence[Event], until_s: Sequence[float | None]
+) -> list[int | None]:
+    """Return per fault the best place of its routers among all, by their highest score since its start; 1 is first.
 
     Args:
         scores: By router: times in epoch seconds and scores, both of shape (n,).
         events: The ground truth.
+        until_s: Per fault, seconds from its start to the last sample looked at; None gives None.
     """
-    places = []
-    for group in faults(events):
-        start_s, end_s = min(event.start_s for event in group), max(event.end_s for event in group)
-        peaks = {name: _peak(times, values, start_s, end_s) for name, (times, values) in scores.items()}
+    places: list[int | None] = []
+    for group, span_s in zip(faults(events), until_s, strict=True):
+        if span_s is None:
+            places.append(None)
+            continue
+        start_s = min(event.start_s for event in group)
+        peaks = {name: _peak(times, values, start_s, span_s) for name, (times, values) in scores.items()}
         own = max(peaks[event.router] for event in group)
         places.append(1 + sum(peak > own for peak in peaks.values()))
     return places
 
 
-def _peak(time_s: Floats, score: Floats, start_s: float, end_s: float) -> float:
-    during = (time_s >= start_s) & (time_s <= end_s)
+def durations_s(events: Sequence[Event]) -> list[float]:
+    """Return the length of each fault, from its first start to its last end."""
+    return [max(event.end_s for event in group) - min(event.start_s for event in group) for group in faults(events)]
+
+
+def _peak(time_s: Floats, score: Floats, start_s: float, span_s: float) -> float:
+    during = (time_s >= start_s) & (time_s <= start_s + span_s)
     return float(score[during].max(initial=-np.inf))

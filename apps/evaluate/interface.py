@@ -18,12 +18,14 @@ class Scores:
         surprise: For ranking, higher is more anomalous; NaN where there is no value; shape (n, series).
         alarm: Shaped for alarms, which it raises from the detector's `level` on; likewise.
         resource: Evidence of each window that the resource is anomalous, shape (n,).
+        log10_p: Decimal logarithm of the calibrated p of each value; None if the detector gives none; (n, series).
         regime: Number of the regime each series lives in; None if the detector knows no regimes; (n, series).
     """
 
     surprise: Floats
     alarm: Floats
     resource: Floats
+    log10_p: Floats | None = None
     regime: Floats | None = None
 
 

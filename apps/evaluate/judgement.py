@@ -91,12 +91,22 @@ def judge_kpi(kpis: Sequence[Kpi], scores: Sequence[Floats], level: float) -> Kp
 
 @dataclass(frozen=True)
 class CiscoJudgement:
-    """Outcome at one threshold, by K; and at which place each fault's first router ranks."""
+    """Outcome at one threshold.
+
+    Attributes:
+        threshold: From which on a router is anomalous.
+        temporal: By K.
+        spatial: By K.
+        places_at_alarm: Per fault, the place of its routers among all when the fleet alarms with two routers, by their
+            highest score since the fault began; None if it does not alarm.
+        places: The same by the highest score during the whole fault.
+    """
 
     threshold: float
     temporal: Mapping[int, cisco.Temporal]
     spatial: Mapping[int, cisco.Spatial]
-    places: tuple[int, ...]
+    places_at_alarm: tuple[int | None, ...]
+    places: tuple[int | None, ...]
 
 
 def judge_cisco(fleet: Fleet, scores: Sequence[Floats], threshold: float) -> CiscoJudgement:
@@ -108,9 +118,12 @@ def judge_cisco(fleet: Fleet, scores: Sequence[Floats], threshold: float) -> Cis
         for name, time_s, score in zip(names, times, scores, strict=True)
     }
     ranked = {name: (time_s, score) for name, time_s, score in zip(names, times, scores, strict=True)}
+    spatial = {k: cisco.spatial(samples, fleet.events, k) for k in CISCO_K}
+    seen_s = [fault.seen_s for fault in spatial[2].faults]
     return CiscoJudgement(
         threshold,
         {k: cisco.temporal(samples, fleet.events, k) for k in CISCO_K},
-        {k: cisco.spatial(samples, fleet.events, k) for k in CISCO_K},
-        tuple(cisco.first_places(ranked, fleet.events)),
+        spatial,
+        tuple(cisco.first_places(ranked, fleet.events, seen_s)),
+        tuple(cisco.first_places(ranked, fleet.events, cisco.durations_s(fleet.events))),
     )

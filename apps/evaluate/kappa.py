@@ -8,23 +8,23 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from models.episode import ALARM
 from numpy.typing import NDArray
 
 from apps.evaluate.datasets import Integers, Recording
 from apps.evaluate.interface import Scores
 from apps.evaluate.resources import evidence
+from models.episode import ALARM
 from models.interface import Block, Floats, Verdicts
 from models.series import SeriesState, score_then_learn
 
 #: Values after which a call to the models ends, as in the novelty job.
 _CALL_VALUES: Final = 50_000
-_READ: Final = 3
+_READ: Final = 4
 
 
-def _read(verdicts: Verdicts) -> tuple[Floats, Floats, Floats]:
-    """Return surprise, alarm and regime of a window's values."""
-    return verdicts.surprise, verdicts.alarm, verdicts.regime.astype(np.float64)
+def _read(verdicts: Verdicts) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return surprise, alarm, log10 p and regime of a window's values."""
+    return verdicts.surprise, verdicts.alarm, verdicts.log10_p, verdicts.regime.astype(np.float64)
 
 
 class Kappa:
@@ -96,6 +96,6 @@ def _returned(recordings: Sequence[Recording], told: _Told, found: Floats) -> li
         part = np.full((_READ, *present.shape), np.nan)
         part[:, present] = back[:, begin : begin + int(present.sum())]
         begin += int(present.sum())
-        surprise, alarm, regime = part
-        scores.append(Scores(surprise, alarm, evidence(surprise, recording.values), regime))
+        surprise, alarm, log10_p, regime = part
+        scores.append(Scores(surprise, alarm, evidence(surprise, recording.values), log10_p, regime))
     return scores

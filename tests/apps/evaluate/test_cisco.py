@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apps.evaluate.cisco import Samples, first_places, quiet_spans, spatial, temporal
+from apps.evaluate.cisco import Samples, durations_s, first_places, quiet_spans, spatial, temporal
 from apps.evaluate.datasets import Event, load_cisco
 from tests.apps.evaluate.corpora import DATA, needs_data
 
@@ -94,8 +94,10 @@ def test_first_places() -> None:
     times = np.arange(0, 1000, 5.0)
     quiet = np.zeros(200)
     loud, louder = np.where(times == 110, 3.0, 0.0), np.where((times == 115) | (times == 550), 4.0, 0.0)
-    places = first_places({"a": (times, loud), "b": (times, louder), "c": (times, quiet)}, EVENTS)
-    assert places == [2, 1]
+    scores = {"a": (times, loud), "b": (times, louder), "c": (times, quiet)}
+    assert durations_s(EVENTS) == [100, 100]
+    assert first_places(scores, EVENTS, [100, 100]) == [2, 1]
+    assert first_places(scores, EVENTS, [10, None]) == [1, None]  # before b becomes louder
 
 
 @needs_data("cisco_telemetry")

@@ -49,5 +49,7 @@ def test_cisco_rules_at_one_threshold() -> None:
     assert found.spatial[2].delay_s == 10.0
     assert found.temporal[2].f1 == 1.0
     assert found.temporal[3].f1 == 0.0
-    assert found.places == (1,)
-    assert judge_cisco(fleet, [score, score / 2], 1.5).spatial[2].recall == 0.0
+    assert found.places == found.places_at_alarm == (1,)
+    deaf = judge_cisco(fleet, [score, score / 2], 1.5)
+    assert deaf.spatial[2].recall == 0.0
+    assert deaf.places_at_alarm == (None,)

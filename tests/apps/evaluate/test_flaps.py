@@ -1,0 +1,53 @@
+"""Injected flaps: one metric, once, in a quiet span, of a known height; and how alarms are counted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apps.evaluate.datasets import Event, Fleet, Recording
+from apps.evaluate.flaps import HEIGHT, LENGTH, METRICS, during_events, inject, judge_flaps
+
+EVENTS = (Event("a", 700, 800, 0), Event("b", 1200, 1300, 1))
+
+
+def fleet() -> Fleet:
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(5, 2, (400, 150)), np.ones((400, 30))], axis=1)
+    names = tuple(f"m{place}" for place in range(180))
+    end_ms = 5000 * np.arange(400)
+    return Fleet(tuple(Recording(name, end_ms, values.copy(), names) for name in "abc"), EVENTS)
+
+
+def test_one_metric_jumps_once() -> None:
+    given = fleet()
+    for number, flap in enumerate(inject(given, 12)):
+        router = given.routers[number % 3]
+        places = [router.series.index(name) for name in flap.recording.series]
+        changed = flap.recording.values - router.values[:, places]
+        rows, columns = np.nonzero(changed)
+        assert flap.recording.resource == router.resource
+        assert (rows.tolist(), columns.tolist()) == (list(range(flap.window, flap.window + LENGTH)), [0] * LENGTH)
+        quiet = ~during_events(router, EVENTS)
+        assert quiet[rows].all()
+        np.testing.assert_allclose(abs(changed[rows, 0]), HEIGHT * router.values[quiet, places[0]].std())
+        assert len(places) == len(set(places)) == METRICS
+
+
+def test_the_same_every_time() -> None:
+    first, again = inject(fleet(), 5), inject(fleet(), 5)
+    assert [flap.window for flap in first] == [flap.window for flap in again]
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one.recording.values, other.recording.values)
+
+
+def test_counting() -> None:
+    given = fleet()
+    flaps = inject(given, 3)
+    scores = [np.zeros(400) for _ in flaps]
+    scores[0][flaps[0].window + LENGTH] = 3.0  # one window after the jump still counts
+    scores[1][flaps[1].window + LENGTH + 1] = 3.0  # two windows after it is a false alarm
+    scores[2][145] = 3.0  # in the first event: neither
+    found = judge_flaps(given, flaps, scores, 3.0)
+    assert (found.injected, found.alarmed) == (3, 1)
+    windows = 3 * (int((~during_events(given.routers[0], EVENTS))[100:].sum()) - LENGTH - 1)
+    np.testing.assert_allclose(found.false_per_hour, 1 / (windows * 5 / 3600))
