@@ -1,4 +1,4 @@
-"""Spikes, shifts and changes of spread in clean series: is a new normal adopted, is a spike not, and how many alarms?"""
+"""Spikes, shifts and changes of spread in clean series: is only a new normal adopted, and how many alarms are there?"""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_heavy_tails_are_seen_as_false_alarms_of_a_normal() -> None:
 
 
 def test_adoption_is_counted_within_twelve_windows_of_the_shift_or_of_the_spike_s_end() -> None:
-    patient, hasty, late = Oracle(adopts_after=6), Oracle(adopts_after=3), Oracle(adopts_after=16)
+    patient, hasty, late = Oracle(adopts_after=9), Oracle(adopts_after=3), Oracle(adopts_after=16)
     assert shift(patient, 8, series=30).adopted == 30
     assert shift(late, 8, series=30).adopted == 0
     assert spike(patient, 5, series=30).adopted == 0
