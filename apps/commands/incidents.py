@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 import orjson
@@ -62,13 +63,10 @@ def incidents(
 
 
 def _watch(search: Callable[[], Found]) -> None:
-    with Live(incident_table(search()), console=console, auto_refresh=False) as live:
-        try:
-            while True:
-                live.update(incident_table(search()), refresh=True)
-                time.sleep(_REFRESH_S)
-        except KeyboardInterrupt:
-            return
+    with suppress(KeyboardInterrupt), Live(incident_table(search()), console=console, auto_refresh=False) as live:
+        while True:
+            live.update(incident_table(search()), refresh=True)
+            time.sleep(_REFRESH_S)
 
 
 def _show(found: Found, as_json: bool) -> None:
