@@ -16,6 +16,8 @@ from topics.wire import ARRIVAL_HEADER, TICK_KEY
 Partition = tuple[str, int]
 
 _TIMEOUT_S: Final = 15.0
+#: Short, because questions about offsets wait behind a fetch that waits for records.
+_FETCH_WAIT_MS: Final = 50
 _LONGEST_LOOK_BACK: Final = 1_000_000
 _PASSING: Final = frozenset(
     {
@@ -69,6 +71,7 @@ class LogReader:
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
                 "log_level": 0,
+                "fetch.wait.max.ms": _FETCH_WAIT_MS,
             }
         )
 

@@ -8,9 +8,11 @@ It is a property of the record alone, so it is the same in every replay:
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 from pyspark.sql import functions as sf
 
@@ -47,15 +49,30 @@ def with_arrival(raw: DataFrame, time: TimeRules) -> DataFrame:
     return raw.withColumns({rows.ARRIVAL_MS: arrival, rows.HEADERS: sf.when(~spare, headers)})
 
 
-def kept_headers(headers: list[dict[str, Any]] | None, arrival_ms: int, time: TimeRules) -> list[dict[str, Any]]:
+def with_headers_as_text(raw: DataFrame, time: TimeRules) -> DataFrame:
+    """Make headers the JSON of a list of {key, value in base64}, null where there are none, to carry them to Python.
+
+    Spark's Arrow writer walks over all nulls of a list column again for every row, and a text is cheaper than a list.
+    """
+    headers = sf.col(rows.HEADERS)
+    some = headers.isNotNull() if time.arrival == "history" else sf.size(headers) > 0
+    return raw.withColumn(rows.HEADERS, sf.when(some, sf.to_json(headers)))
+
+
+def kept_headers(text: str | None, arrival_ms: int, time: TimeRules) -> list[dict[str, Any]]:
     """Return a message's headers as they were received: `with_arrival` may have taken one away."""
-    if headers is None and time.arrival == "history":
-        return [{"key": wire.ARRIVAL_HEADER, "value": str(arrival_ms).encode()}]
-    return headers or []
+    if text is None:
+        own = {"key": wire.ARRIVAL_HEADER, "value": str(arrival_ms).encode()}
+        return [own] if time.arrival == "history" else []
+    return [{"key": header["key"], "value": _bytes(header.get("value"))} for header in orjson.loads(text)]
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)
 
 
 def kept_headers_column(time: TimeRules) -> Column:
-    """The same natively."""
+    """Return the same natively."""
     headers = sf.col(rows.HEADERS)
     if time.arrival == "broker":
         return headers

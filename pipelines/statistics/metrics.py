@@ -55,7 +55,7 @@ def metric_rows(raw: DataFrame, parameters: StatisticsParameters) -> DataFrame:
                 yield from reader.packer.take()
         yield from reader.packer.take()
 
-    return packed_rows(raw.mapInArrow(read, SCHEMA_TYPE))
+    return packed_rows(gate.with_headers_as_text(raw, time).mapInArrow(read, SCHEMA_TYPE))
 
 
 def packed_rows(read: DataFrame) -> DataFrame:

@@ -96,7 +96,7 @@ def metric_rows(raw: DataFrame, parameters: StatisticsParameters) -> DataFrame:
         for batch in batches:
             yield from reader.read(batch)
 
-    return packed_rows(raw.mapInArrow(read, SCHEMA_TYPE))
+    return packed_rows(gate.with_headers_as_text(raw, parameters.time).mapInArrow(read, SCHEMA_TYPE))
 
 
 def log_rows(raw: DataFrame, parameters: StatisticsParameters) -> DataFrame:
@@ -110,12 +110,16 @@ def log_rows(raw: DataFrame, parameters: StatisticsParameters) -> DataFrame:
 
     names = (rows.GROUP_KEY, "time_ns", "severity", "body", "attributes", "origin")
     sample = parse.log_sample(*(sf.col(name) for name in names))
-    return raw.mapInArrow(read, _LOG_TYPE).select(
-        rows.GROUP_KEY,
-        sf.timestamp_micros("event_us").alias(rows.EVENT_TIME),
-        sf.when(sf.col("severity").isNotNull(), sample).alias(rows.SAMPLE),
-        sf.lit(None).cast(rows.PACKED_TYPE).alias(rows.PACKED),
-        rows.KEPT,
+    return (
+        gate.with_headers_as_text(raw, parameters.time)
+        .mapInArrow(read, _LOG_TYPE)
+        .select(
+            rows.GROUP_KEY,
+            sf.timestamp_micros("event_us").alias(rows.EVENT_TIME),
+            sf.when(sf.col("severity").isNotNull(), sample).alias(rows.SAMPLE),
+            sf.lit(None).cast(rows.PACKED_TYPE).alias(rows.PACKED),
+            rows.KEPT,
+        )
     )
 
 

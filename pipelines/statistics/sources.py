@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _TIMEOUT_S: Final = 20.0
+_FETCH_WAIT_MS: Final = 10
 _TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _APPEND_TIME: Final = "LogAppendTime"
 #: A reader with next to nothing to read may still read this much per batch.
@@ -83,6 +84,8 @@ class Broker:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                # Questions wait behind a fetch that waits for records.
+                "fetch.wait.max.ms": _FETCH_WAIT_MS,
             }
         )
 
