@@ -8,12 +8,13 @@ from typing import Final
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from apps.evaluate.datasets import Event, Flags, Fleet, Recording
 from models.interface import Floats
 
 METRICS: Final = 100
-#: Height of the jump in deviations of the metric, and its length in windows.
+#: Height of the jump in deviations of the metric over the whole recording, its events included; length in windows.
 HEIGHT: Final = 10.0
 LENGTH: Final = 3
 #: Windows at the start without injection.
@@ -40,27 +41,45 @@ class FlapOutcome:
     false_per_hour: float
 
 
-def inject(fleet: Fleet, flaps: int = 66) -> list[Flap]:
-    """Return copies of the fleet's routers with a hundred of their metrics each, in turn, one of which jumps once."""
+def inject(fleet: Fleet, flaps: int = 66, height: float = HEIGHT) -> list[Flap]:
+    """Return copies of the fleet's routers with a hundred of their metrics each, in turn, one of which jumps once.
+
+    It is none that only ever rises: a jump of a counter of all bytes since the start would be too easy to see.
+
+    Args:
+        fleet: The routers.
+        flaps: Number of copies.
+        height: Of the jump, in deviations.
+    """
     return [
-        _injected(fleet.routers[number % len(fleet.routers)], fleet.events, np.random.default_rng([_SEED, number]))
-        for number in range(flaps)
+        _injected(fleet.routers[number % len(fleet.routers)], fleet.events, number, height) for number in range(flaps)
     ]
 
 
-def _injected(router: Recording, events: Sequence[Event], rng: Generator) -> Flap:
-    quiet = ~during_events(router, events)
-    deviation = router.values[quiet].std(axis=0)
-    moving = np.flatnonzero((deviation > 0) & (np.ptp(router.values[:_WARMUP], axis=0) > 0))
-    still = np.flatnonzero(deviation == 0)
-    chosen = rng.permutation(moving)[:METRICS]
-    chosen = np.concatenate([chosen, rng.permutation(still)[: METRICS - len(chosen)]])
-    places = [place for place in range(_WARMUP, len(quiet) - LENGTH) if quiet[place - 1 : place + LENGTH + 1].all()]
-    window = int(rng.choice(places))
+def _injected(router: Recording, events: Sequence[Event], number: int, height: float) -> Flap:
+    rng = np.random.default_rng([_SEED, number])
+    chosen = _chosen(router, rng)
+    window = int(rng.choice(_quiet_places(~during_events(router, events))))
     values = router.values[:, chosen].copy()
-    values[window : window + LENGTH, 0] += rng.choice([-1, 1]) * HEIGHT * deviation[chosen[0]]
+    values[window : window + LENGTH, 0] += rng.choice([-1, 1]) * height * values[:, 0].std()
     names = tuple(router.series[place] for place in chosen.tolist())
     return Flap(Recording(router.resource, router.end_ms, values, names), window)
+
+
+def _chosen(router: Recording, rng: Generator) -> NDArray[np.intp]:
+    """Choose metrics, moving ones first; the first one moves up and down."""
+    steps = np.diff(router.values, axis=0)
+    both_ways = np.flatnonzero((steps > 0).any(axis=0) & (steps < 0).any(axis=0))
+    first = rng.choice(both_ways)
+    moving = np.ptp(router.values, axis=0) > 0
+    order = rng.permutation(router.values.shape[1])
+    others = np.concatenate([order[moving[order]], order[~moving[order]]])
+    return np.concatenate([[first], others[others != first][: METRICS - 1]])
+
+
+def _quiet_places(quiet: Flags) -> list[int]:
+    """Return where a jump and a window on both sides lie in a quiet span."""
+    return [place for place in range(_WARMUP, len(quiet) - LENGTH) if quiet[place - 1 : place + LENGTH + 1].all()]
 
 
 def during_events(router: Recording, events: Sequence[Event]) -> Flags:

@@ -12,7 +12,8 @@ EVENTS = (Event("a", 700, 800, 0), Event("b", 1200, 1300, 1))
 
 def fleet() -> Fleet:
     rng = np.random.default_rng(0)
-    values = np.concatenate([rng.normal(5, 2, (400, 150)), np.ones((400, 30))], axis=1)
+    moving, counters = rng.normal(5, 2, (400, 50)), np.cumsum(rng.random((400, 70)), axis=0)
+    values = np.concatenate([moving, counters, np.ones((400, 60))], axis=1)
     names = tuple(f"m{place}" for place in range(180))
     end_ms = 5000 * np.arange(400)
     return Fleet(tuple(Recording(name, end_ms, values.copy(), names) for name in "abc"), EVENTS)
@@ -29,8 +30,10 @@ def test_one_metric_jumps_once() -> None:
         assert (rows.tolist(), columns.tolist()) == (list(range(flap.window, flap.window + LENGTH)), [0] * LENGTH)
         quiet = ~during_events(router, EVENTS)
         assert quiet[rows].all()
-        np.testing.assert_allclose(abs(changed[rows, 0]), HEIGHT * router.values[quiet, places[0]].std())
+        np.testing.assert_allclose(abs(changed[rows, 0]), HEIGHT * router.values[:, places[0]].std())
         assert len(places) == len(set(places)) == METRICS
+        assert places[0] < 50  # no counter, no constant
+        assert max(places) < 120  # constants only if nothing else is left
 
 
 def test_the_same_every_time() -> None:
