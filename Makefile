@@ -29,6 +29,7 @@ $(VENV)/.kappa: pyproject.toml $(VENV)/.packages
 $(VENV)/.artifacts: deploy/local/ivy.xml deploy/local/artifacts.lock $(VENV)/.kappa
 	$(BIN)/python -m apps.local.artifacts
 	$(BIN)/python -m apps.local.class_archive
+	$(BIN)/python -m models
 	@touch $@
 
 check: $(VENV)/.kappa ## Lint, format and types

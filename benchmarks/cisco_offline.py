@@ -24,7 +24,6 @@ from models.rollup import TailState, broaden, calibrate, combine, surprising
 from models.series import SeriesState, score_then_learn
 
 WINDOW_MS = 5_000
-MEMORY_S = 86_400.0
 FALSE_SPAN_S = 300.0
 WARMUP_WINDOWS = 20
 
@@ -90,7 +89,7 @@ def series_log10_p(router: Router) -> Floats:
         rows = np.flatnonzero(np.isfinite(values))
         blocks.append(Block(end_ms, rows, values[rows], np.ones(len(rows))))
     log10_p = np.zeros(router.values.shape)
-    for place, (block, verdict) in enumerate(zip(blocks, score_then_learn(state, blocks, MEMORY_S), strict=True)):
+    for place, (block, verdict) in enumerate(zip(blocks, score_then_learn(state, blocks), strict=True)):
         log10_p[place, block.rows] = verdict.log10_p
     return log10_p
 

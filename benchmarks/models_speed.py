@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from models.interface import Block, Likelihood
 from models.series import SeriesState, score_then_learn
 
-MEMORY_S = 86_400.0
 WINDOW_MS = 60_000
 REPEATS = 3
 
@@ -50,10 +49,10 @@ def measure(kind: Likelihood, windows: int, series: int, per_call: int) -> float
     for _ in range(REPEATS):
         state = SeriesState()
         state.grow(np.full(series, kind), rows)
-        score_then_learn(state, blocks[:20], MEMORY_S)
+        score_then_learn(state, blocks[:20])
         begin = time.process_time()
         for first in range(20, len(blocks), per_call):
-            score_then_learn(state, blocks[first : first + per_call], MEMORY_S)
+            score_then_learn(state, blocks[first : first + per_call])
         best = min(best, time.process_time() - begin)
     return float(best)
 

@@ -1,151 +1,140 @@
-"""Counts: Gamma-Poisson with forgetting and learned overdispersion, predictive negative binomial.
+"""Counts: Gamma-Poisson with forgetting, learned overdispersion and a profile of the day, predictive negative binomial.
 
-    rate ~ Gamma(A, B):   A <- lam A + (1 - lam) / 2 + y,   B <- lam B + exposure
-    mean = exposure A / B;   1 / shape = 1 / A + phi
+    rate ~ Gamma(A, B):   A <- lam A + (1 - lam) / 2 + y,   B <- lam B + exposure x profile
+    mean = exposure x profile A / B;   1 / shape = 1 / A + phi
     phi: moment estimate ((y - mean)^2 - mean) / mean^2 - 1 / A, clipped, averaged with forgetting; prior phi = 0
-    predictive: NB(shape, mean), p = two-sided mid-p
 
 True Poisson counts are the exception in logs: without phi, a threshold of 1e-4 alarms 50 to 500 times too often.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models import drift, layout
-from models.interface import Floats, Rows, Verdicts
-from models.layout import LAST_MS, OWN, PRIOR_WINDOWS, WINDOWS, Step
-from models.tails import negative_binomial_two_sided
+from models import layout, normal, regime, season, verdict
+from models.compiled import compiled
+from models.interface import Floats
+from models.surprise import of_negative_binomial
+from models.verdict import SHORT
 
-SHAPE: Final = OWN
-EXPOSURE: Final = OWN + 1
-EXCESS: Final = OWN + 2
-EXCESS_WEIGHT: Final = OWN + 3
-SUMS: Final = slice(OWN + 4, OWN + 7)
-END: Final = OWN + 7
+SHAPE, EXPOSURE, EXCESS, EXCESS_WEIGHT = (layout.OWN + place for place in range(4))
 
 _LARGEST: Final = 1e14
-_TINY: Final = 1e-300
+_TINY: Final = 1e-12
 #: Rate of a class that never saw an event: half an event in all its exposure (Jeffreys).
-_JEFFREYS: Final = 0.5
-_EXCESS_PRIOR: Final = 20.0
+JEFFREYS: Final = 0.5
+EXCESS_PRIOR: Final = 20.0
+#: Windows after which an outlier is no longer learned in full, and up to how many deviations (and events) it is.
+SETTLED: Final = 20.0
+LEARNED_DEVIATIONS: Final = 5.0
+#: A bin of the day speaks after so many visits; so many events say that it is like the others.
+_PROFILE_VISITS: Final = 2
+_PROFILE_EVENTS: Final = 10.0
+_EXCESS_MOST: Final = 9.0
+_ANSCOMBE: Final = 0.375
 _Z_99: Final = 2.5758293035489004
+_RESIDUAL_CLIP: Final = 4.0
 
 
-class _Trace:
-    """What each step predicted, shape (T,) each."""
-
-    def __init__(self, size: int) -> None:
-        self.value, self.mean, self.shape, self.windows = (np.empty(size) for _ in range(4))
-        self.known = np.empty(size, dtype=np.bool_)
-
-
-def score_then_learn(working: Floats, class_id: NDArray[np.int32], steps: list[Step], memory_ms: float) -> Verdicts:
-    """Fold the steps into `working`, in place, and return the verdicts of all of them, one after the other.
+@compiled
+def score_then_learn(
+    s: Floats, visits: NDArray[np.uint8], value: float, exposure: float, time_s: float, out: Floats
+) -> None:
+    """Judge the count of one window by what was known before it, then learn it; all in place.
 
     Args:
-        working: State of all counts, shape (WIDTH, n).
-        class_id: Class of each, shape (n,).
-        steps: Windows in order.
-        memory_ms: Memory.
+        s: State of the series.
+        visits: Visits of the season's bins.
+        value: Events.
+        exposure: Seconds.
+        time_s: Event time.
+        out: Results, shape (verdict.COLUMNS,).
     """
-    trace = _Trace(steps[-1].out.stop)
-    for step in steps:
-        _step(working, class_id, step, memory_ms, trace)
-    return _verdicts(trace)
+    y = min(max(value, 0.0), _LARGEST)
+    exposed = exposure * _profile(s, visits, time_s)
+    known = s[EXPOSURE] > 0
+    _forget(s)
+    mean = min(max(exposed * s[SHAPE] / s[EXPOSURE], _TINY), _LARGEST) if known else max(y, _TINY)
+    dispersion = max(s[EXCESS] / s[EXCESS_WEIGHT], 0.0) if s[EXCESS_WEIGHT] > 0 else 0.0
+    shape = 1 / min(max(1 / s[SHAPE] + dispersion, 1e-15), 1e12)
+    spread = math.sqrt(mean + mean * mean / shape)
+    if known:
+        out[verdict.FOUND + layout.PREDICTIVE] = of_negative_binomial(y, shape, mean)
+        out[verdict.FOUND + layout.MIDDLE] = look_back(s, (y - mean) / spread)
+        out[verdict.FOUND + layout.SUSTAINED] = verdict.sustained(s, out[verdict.FOUND + layout.PREDICTIVE])
+    out[verdict.SURPRISE] = out[verdict.FOUND + layout.PREDICTIVE]
+    _explain(y, mean, shape, known, out)
+    _learn(s, y, exposed, mean, spread, known)
+    season.learn(s, y, mean)
+    if verdict.judge_then_learn(s, 2 * math.sqrt((y + _ANSCOMBE) / exposed), out):
+        _adopt(s, exposed)
 
 
-def _step(working: Floats, class_id: NDArray[np.int32], step: Step, memory_ms: float, trace: _Trace) -> None:
-    state = working[:, step.at]
-    value = np.clip(step.value, 0.0, _LARGEST)
-    fresh = np.isnan(state[LAST_MS])
-    if fresh.any():
-        at = np.arange(working.shape[1])[step.at]
-        state[OWN:, fresh] = _first(working, class_id, at[fresh])
-        state[WINDOWS, fresh] = 0.0
-    _predict_and_learn(state, value, step, memory_ms, trace)
-    if not isinstance(step.at, slice):
-        working[:, step.at] = state
+@compiled
+def _profile(s: Floats, visits: NDArray[np.uint8], time_s: float) -> float:
+    place = season.enter(s, visits, time_s)
+    if s[layout.SEASON_COUNT] == 0:
+        s[layout.SEASON_SUM] = s[layout.SEASON_COUNT] = _PROFILE_EVENTS
+    known = season.visited(visits, place) >= _PROFILE_VISITS
+    return max(s[layout.SEASON + place], 1e-3) if known else 1.0
 
 
-def _predict_and_learn(state: Floats, value: Floats, step: Step, memory_ms: float, trace: _Trace) -> None:
-    lam = layout.forgetting(state[LAST_MS], step.end_ms, memory_ms)
-    state[[WINDOWS, SHAPE, EXPOSURE, EXCESS, EXCESS_WEIGHT]] *= lam
-    state[SHAPE] += (1 - lam) * _JEFFREYS
-    known = state[EXPOSURE] > 0
-    mean = np.where(known, step.weight * state[SHAPE] / np.maximum(state[EXPOSURE], _TINY), value)
-    mean = np.clip(mean, 1e-12, _LARGEST)
-    dispersion = np.maximum(state[EXCESS] / np.maximum(state[EXCESS_WEIGHT], _TINY), 0.0)
-    inverse = 1 / np.maximum(state[SHAPE], _TINY) + dispersion
-    shape = 1 / np.clip(inverse, 1e-15, 1e12)
-    spread = np.sqrt(mean + mean * mean / shape)
-    trace.value[step.out], trace.mean[step.out], trace.shape[step.out] = value, mean, shape
-    trace.windows[step.out], trace.known[step.out] = state[WINDOWS], known
-
-    z = (value - mean) / spread
-    # Rare counts are far from their mean by nature: a handful is always learned in full.
-    limit = layout.settled_limit(state[WINDOWS]) * spread + layout.LEARNED_DEVIATIONS
-    learned = np.clip(value, mean - limit, mean + limit)
-    excess = ((learned - mean) ** 2 - mean) / np.maximum(mean * mean, 0.01) - 1 / np.maximum(state[SHAPE], _TINY)
-    state[EXCESS] += np.where(known, np.clip(excess, -1.0, 9.0), 0.0)
-    state[EXCESS_WEIGHT] += known
-    state[SHAPE] += learned
-    state[EXPOSURE] += step.weight
-    state[LAST_MS] = step.end_ms
-    state[WINDOWS] += 1.0
-    changed = drift.watch(state[SUMS], np.where(known, z, 0.0))
-    if changed.any():
-        _cut(state, changed)
+@compiled
+def _forget(s: Floats) -> None:
+    s[SHAPE] = SHORT * s[SHAPE] + (1 - SHORT) * JEFFREYS
+    for place in (EXPOSURE, EXCESS, EXCESS_WEIGHT):
+        s[place] *= SHORT
 
 
-def _cut(state: Floats, changed: NDArray[np.bool_]) -> None:
-    """Keep what is known at the weight of a few windows."""
-    factor = np.where(changed, np.minimum(1.0, drift.WEIGHT_LEFT / np.maximum(state[WINDOWS], _TINY)), 1.0)
-    state[[WINDOWS, SHAPE, EXPOSURE, EXCESS, EXCESS_WEIGHT]] *= factor
+@compiled
+def look_back(s: Floats, residual: float) -> float:
+    """Return how surprising the mean residual of the last few windows is."""
+    windows = s[layout.WINDOWS]
+    bounded = min(max(residual, -_RESIDUAL_CLIP), _RESIDUAL_CLIP)
+    mean = verdict.recent(s, layout.RECENT_RESIDUAL, bounded, windows)
+    found = normal.score_then_learn(s, layout.MIDDLE_NORMAL, mean, SHORT, windows)
+    return found if windows > verdict.FEATURE_WARMUP else 0.0
 
 
-def _first(working: Floats, class_id: NDArray[np.int32], new: Rows) -> Floats:
-    """Return the state of new series before their first value: Gamma with the moments of the class' rates."""
-    known = layout.siblings(working, class_id, new)
-    columns = working[:, known.columns]
-    count = known.count()
-    divisor = np.maximum(count, 1.0)
-    rate = columns[SHAPE] / np.maximum(columns[EXPOSURE], _TINY)
-    mean = known.total(rate) / divisor
-    deviation = rate - mean[known.group]
-    variance = known.total(deviation * deviation) / np.maximum(count - 1, 1.0)
-    exposure = known.total(columns[EXPOSURE] / columns[WINDOWS]) / divisor
-    # Never surer than five windows of a class, and no surer than its series are alike.
-    shape = np.minimum(mean * mean / np.maximum(variance, _TINY), PRIOR_WINDOWS * mean * exposure)
-    excess = known.total(columns[EXCESS] / np.maximum(columns[EXCESS_WEIGHT], _TINY)) / divisor
-    enough = (count >= layout.SIBLINGS) & (shape > 0)
-    prior = np.zeros((layout.WIDTH, known.classes))
-    prior[SHAPE] = np.where(enough, shape, _JEFFREYS)
-    prior[EXPOSURE] = np.where(enough, shape / np.maximum(mean, _TINY), 0.0)
-    prior[EXCESS] = np.where(enough, excess * _EXCESS_PRIOR, 0.0)
-    prior[EXCESS_WEIGHT] = _EXCESS_PRIOR
-    return prior[OWN:, known.newcomer]
+@compiled
+def _learn(s: Floats, y: float, exposed: float, mean: float, spread: float, known: bool) -> None:
+    learned = y
+    if s[layout.WINDOWS] > SETTLED:
+        # Rare counts are far from their mean by nature: a handful is always learned in full.
+        limit = LEARNED_DEVIATIONS * (spread + 1)
+        learned = min(max(y, mean - limit), mean + limit)
+    if known:
+        excess = ((learned - mean) ** 2 - mean) / max(mean * mean, 0.01) - 1 / s[SHAPE]
+        s[EXCESS] += min(max(excess, -1.0), _EXCESS_MOST)
+        s[EXCESS_WEIGHT] += 1
+    s[SHAPE] += learned
+    s[EXPOSURE] += exposed
 
 
-def _verdicts(trace: _Trace) -> Verdicts:
-    log10_p = negative_binomial_two_sided(trace.value, trace.shape, trace.mean)
-    middle, lower, upper = (_quantile(trace, z) for z in (0.0, -_Z_99, _Z_99))
-    return Verdicts(
-        log10_p=np.where(trace.known, log10_p, 0.0),
-        expected=middle,
-        lower=lower,
-        upper=upper,
-        direction=np.where(trace.value >= trace.mean, 1, -1).astype(np.int8),
-        observations=trace.windows,
-    )
+@compiled
+def _adopt(s: Floats, exposed: float) -> None:
+    """Take over the new regime's rate, at the weight of an excursion."""
+    kept = min(s[EXPOSURE], verdict.RECENT * exposed)
+    s[SHAPE] = max(s[regime.MEAN] ** 2 / 4 * kept, JEFFREYS)
+    s[EXPOSURE] = kept
+    s[layout.RECENT_RESIDUAL] = s[layout.RECENT_SURPRISE] = 0.0
 
 
-def _quantile(trace: _Trace, z: float) -> Floats:
+@compiled
+def _explain(y: float, mean: float, shape: float, known: bool, out: Floats) -> None:
+    out[verdict.EXPECTED] = _quantile(mean, shape, 0.0) if known else math.nan
+    out[verdict.LOWER] = _quantile(mean, shape, -_Z_99) if known else math.nan
+    out[verdict.UPPER] = _quantile(mean, shape, _Z_99) if known else math.nan
+    out[verdict.DIRECTION] = 1.0 if y >= mean else -1.0
+
+
+@compiled
+def _quantile(mean: float, shape: float, z: float) -> float:
     """Return a quantile of the gamma with the moments of the predictive (Wilson and Hilferty, 1931)."""
-    shape = trace.mean / (1 + trace.mean / trace.shape)
-    root = 1 - 1 / (9 * shape) + z / (3 * np.sqrt(shape))
-    quantile = np.maximum(trace.mean * root**3, 0.0)
-    return np.where(trace.known, quantile, np.nan)
+    like = mean / (1 + mean / shape)
+    root = 1 - 1 / (9 * like) + z / (3 * math.sqrt(like))
+    return max(mean * root**3, 0.0)

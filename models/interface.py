@@ -49,20 +49,34 @@ class Verdicts:
     """What the model says about the values of one block, in its order; all of shape (k,).
 
     Attributes:
-        log10_p: Decimal logarithm of the two-sided predictive tail probability, <= 0, finite (p itself underflows).
+        log10_p: Decimal logarithm of the calibrated two-sided tail probability, <= 0, finite (p itself underflows).
+        surprise: -log10 of the raw tail under a long memory: for ranking, >= 0.
+        alarm: Calibrated surprise shaped into episodes; `models.episode.ALARM` and above is an alarm.
         expected: Predictive median, in units of the value per weight as the block gave it; NaN while nothing is known.
         lower: Lower bound of the 99 % predictive interval.
         upper: Upper bound of it.
         direction: +1 above the expectation, -1 below.
-        observations: Effective number of windows the prediction rests on (0: class prior only).
+        observations: Number of windows the prediction rests on (0: class prior only).
+        anomaly: Probability that the value is an anomaly.
+        new_normal: Probability that it belongs to a new normal; what is left is the present normal's.
+        regime: Number of the regime the series lives in, 0 for its first.
+        regime_windows: Windows since the regime began or was reopened.
+        sustained: Whether the evidence lies in the last windows together rather than in this one.
     """
 
     log10_p: Floats
+    surprise: Floats
+    alarm: Floats
     expected: Floats
     lower: Floats
     upper: Floats
     direction: NDArray[np.int8]
     observations: Floats
+    anomaly: Floats
+    new_normal: Floats
+    regime: NDArray[np.int32]
+    regime_windows: Floats
+    sustained: NDArray[np.bool_]
 
 
 #: Smallest log10 p ever reported.

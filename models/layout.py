@@ -1,103 +1,92 @@
-"""Columns common to all likelihoods, and how a call's windows are cut up for one likelihood."""
+"""Where the numbers of one series' state stand: a row of float32, worked on in double precision.
+
+After every window the row is rounded to what is stored, so that the cuts of micro-batches never show. All memories
+count a series' own windows.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
 
-from models.interface import Floats, Rows
+class _Places:
+    """Hands out consecutive places."""
 
-#: Floats per series.
-WIDTH: Final = 36
-#: End of the last window with a value, NaN before the first.
-LAST_MS: Final = 0
-#: Effective number of own windows: grows by 1 per window, forgets with the memory.
-WINDOWS: Final = 1
-#: First column that belongs to the likelihood.
-OWN: Final = 2
+    def __init__(self) -> None:
+        self.used = 0
 
-#: Own windows after which an outlier is no longer learned in full.
-SETTLED: Final = 20.0
-#: Outliers of settled series are learned as if they were this many deviations off.
-LEARNED_DEVIATIONS: Final = 5.0
-#: Weight of the class prior, in windows.
-PRIOR_WINDOWS: Final = 5.0
-#: Siblings needed, with so many own windows each, before a class says anything about a new series.
-SIBLINGS: Final = 3
-SIBLING_WINDOWS: Final = 3.0
+    def take(self, count: int = 1) -> int:
+        first = self.used
+        self.used += count
+        return first
 
 
-@dataclass(frozen=True)
-class Step:
-    """The values of one likelihood in one window.
+_places: Final = _Places()
 
-    Attributes:
-        end_ms: End of the window.
-        at: Which columns of the working array; a full slice where all are present.
-        value: Values, shape (k,).
-        weight: Weights, shape (k,).
-        out: Where the step's results belong.
-    """
+# ---- every likelihood ------------------------------------------------------------------------------------------------
+#: Windows seen.
+WINDOWS: Final = _places.take()
+#: Usual time between two windows with a value, in seconds.
+INTERVAL: Final = _places.take()
 
-    end_ms: int
-    at: slice | Rows
-    value: Floats
-    weight: Floats
-    out: slice
+#: Calibration of one component's surprise: threshold, mean excess.
+CALIBRATION_WIDTH: Final = 2
+COMPONENTS: Final = 6
+PREDICTIVE, SUSTAINED, LEVEL, LOGARITHM, MIDDLE, ROUGHNESS = range(COMPONENTS)
+CALIBRATION: Final = _places.take(COMPONENTS * CALIBRATION_WIDTH)
+#: Calibration of all components together: threshold, mean excess, mean square excess.
+TOGETHER_WIDTH: Final = 3
+TOGETHER: Final = _places.take(TOGETHER_WIDTH)
 
+#: Leaky maximum, windows since the last alarm, histogram of own alarms.
+EPISODE_MAXIMUM: Final = _places.take()
+EPISODE_SINCE: Final = _places.take()
+ALARM_BINS: Final = 7
+EPISODE_ALARMS: Final = _places.take(ALARM_BINS)
 
-@dataclass(frozen=True)
-class Siblings:
-    """Known series of the classes that new series belong to.
+#: Regime (`models.regime`), and what is remembered of former ones: mean, deviation, number + 1.
+REGIME: Final = _places.take(19)
+ARCHIVED: Final = 2
+ARCHIVE: Final = _places.take(3 * ARCHIVED)
 
-    Attributes:
-        columns: Columns of the working array that hold them, shape (m,).
-        group: Number of each one's class, shape (m,).
-        newcomer: Number of each new series' class, shape (k,).
-        classes: How many classes.
-    """
+#: EW mean of the bounded surprise, and of the bounded residual, over a few windows.
+RECENT_SURPRISE: Final = _places.take()
+RECENT_RESIDUAL: Final = _places.take()
 
-    columns: Rows
-    group: Rows
-    newcomer: Rows
-    classes: int
+#: Exponentially weighted normal: mean, sum of squares, weight, all-time mean square.
+NORMAL_WIDTH: Final = 4
+SUSTAINED_NORMAL: Final = _places.take(NORMAL_WIDTH)
+MIDDLE_NORMAL: Final = _places.take(NORMAL_WIDTH)
 
-    def total(self, values: Floats) -> Floats:
-        """Add up values of shape (..., m) per class; shape (..., classes)."""
-        *leading, size = values.shape
-        flat = values.reshape(int(np.prod(leading)), size)
-        sums = [np.bincount(self.group, row, self.classes) for row in flat]
-        return np.array(sums, dtype=np.float64).reshape(*leading, self.classes)
+#: Season: bin of the day, sum and number of its rows so far, mean of each bin.
+SEASON_BINS: Final = 48
+SEASON_BIN: Final = _places.take()
+SEASON_SUM: Final = _places.take()
+SEASON_COUNT: Final = _places.take()
+SEASON: Final = _places.take(SEASON_BINS)
 
-    def count(self) -> Floats:
-        """Return the number of known series per class."""
-        return np.asarray(np.bincount(self.group, minlength=self.classes), dtype=np.float64)
+#: Columns from here on belong to one likelihood alone; counts and ratios need few of them.
+OWN: Final = _places.take(0)
+#: Columns of counts and ratios.
+DISCRETE_WIDTH: Final = OWN + 5
 
+# ---- gauges ----------------------------------------------------------------------------------------------------------
+#: Autoregression: mean, variance, values, previous value, slope, intercept, their covariance (3), squares and weight of
+#: the bounded errors, squares of all, all-time mean square.
+AUTOREGRESSION_WIDTH: Final = 13
+PLAIN: Final = _places.take(AUTOREGRESSION_WIDTH)
+SEASONAL: Final = _places.take(AUTOREGRESSION_WIDTH)
+#: Evidence of the plain over the seasonal one.
+MIXING: Final = _places.take()
+LONG_LEVEL: Final = _places.take(NORMAL_WIDTH)
+LONG_DIFFERENCE: Final = _places.take(NORMAL_WIDTH)
+LOG_NORMAL: Final = _places.take(NORMAL_WIDTH)
+RECENT_NORMAL: Final = _places.take(NORMAL_WIDTH)
+ROUGHNESS_NORMAL: Final = _places.take(NORMAL_WIDTH)
+RECENT_LEVEL: Final = _places.take()
+RECENT_ROUGHNESS: Final = _places.take()
+MEDIAN: Final = _places.take()
+DEVIATION: Final = _places.take()
 
-def siblings(working: Floats, class_id: NDArray[np.int32], newcomers: Rows) -> Siblings:
-    """Find the known series that share a class with new ones.
-
-    Args:
-        working: State of all series of the likelihood, shape (WIDTH, n).
-        class_id: Class of each, shape (n,).
-        newcomers: Columns of the new ones.
-    """
-    classes, newcomer = np.unique(class_id[newcomers], return_inverse=True)
-    known = np.flatnonzero(working[WINDOWS] >= SIBLING_WINDOWS)
-    place = np.minimum(np.searchsorted(classes, class_id[known]), len(classes) - 1)
-    same = classes[place] == class_id[known]
-    return Siblings(known[same], place[same], newcomer, len(classes))
-
-
-def forgetting(last_ms: Floats, end_ms: int, memory_ms: float) -> Floats:
-    """Return the factor by which evidence fades until `end_ms`: exp(-elapsed / memory), 1 where there is none."""
-    elapsed = np.nan_to_num(end_ms - last_ms, nan=0.0)
-    return np.exp(-np.clip(elapsed / memory_ms, 0.0, 7.0))
-
-
-def settled_limit(windows: Floats, deviations: float = LEARNED_DEVIATIONS) -> Floats:
-    """Return how many deviations of a value are learned."""
-    return np.where(windows > SETTLED, deviations, np.inf)
+#: Columns of gauges, and of the array in memory.
+WIDTH: Final = _places.used

@@ -72,8 +72,6 @@ class NoveltyParameters:
     """Settings of the novelty job."""
 
     buckets: int = 8
-    #: Memory of the models in event time: weight of an observation falls by 1/e over this span.
-    memory_s: int = 86_400
     #: A series or resource unseen for this span of event time leaves the state.
     expiry_s: int = 7 * 86_400
     series_per_resource: int = 2_000

@@ -329,6 +329,11 @@ SERIES: Final = Family(
         _copy("anomaly.kind", "keyword", "kind"),
         _copy("anomaly.contribution", "float", "contribution"),
         _copy("anomaly.observations", "float", "observations"),
+        _copy("anomaly.hypothesis.anomaly", "float", "anomaly"),
+        _copy("anomaly.hypothesis.new_normal", "float", "new_normal"),
+        _copy("anomaly.regime.number", "integer", "regime"),
+        _copy("anomaly.regime.windows", "long", "regime_windows"),
+        _copy("anomaly.sustained", "boolean", "sustained"),
         _copy("anomaly.suppressed_by", "keyword", "suppressed"),
     ),
     omitted={

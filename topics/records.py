@@ -179,9 +179,11 @@ class SeriesScore:
     """What the model expected of one series in one window, and what came.
 
     `p` is the two-sided predictive tail probability, `score` its 0-100 image, `contribution` the series' share of the
-    resource's evidence. `lower` and `upper` bound the 99 % predictive interval, `observations` is the effective number
-    of windows the prediction rests on. `suppressed` is the id of the rule that takes the series out of the evidence;
-    its score and contribution are then 0.
+    resource's evidence. `lower` and `upper` bound the 99 % predictive interval, `observations` is the number of windows
+    the prediction rests on. `anomaly` and `new_normal` are the probabilities of these hypotheses, the rest is the
+    present normal's; `regime` numbers the level the series lives in, since `regime_windows`. `sustained` tells that
+    the last windows together speak rather than this one. `suppressed` is the id of the rule that takes the series out
+    of the evidence; its score and contribution are then 0.
     """
 
     metric: str
@@ -197,6 +199,11 @@ class SeriesScore:
     direction: Direction
     contribution: float
     observations: float
+    anomaly: float = 0.0
+    new_normal: float = 0.0
+    regime: int = 0
+    regime_windows: int = 0
+    sustained: bool = False
     suppressed: str | None = None
 
 

@@ -52,7 +52,12 @@ class SeriesColumns:
         score: 0-100.
         direction: Index in `DIRECTIONS`.
         contribution: Share of the resource's evidence.
-        observations: Effective windows the prediction rests on.
+        observations: Windows the prediction rests on.
+        anomaly: Probability of an anomaly.
+        new_normal: Probability of a new normal.
+        regime: Number of the regime.
+        regime_windows: Its age.
+        sustained: Whether the last windows together speak.
         skipped: Which rule takes the series out of the evidence, 0 for none.
     """
 
@@ -66,6 +71,11 @@ class SeriesColumns:
     direction: NDArray[np.int8]
     contribution: Floats
     observations: Floats
+    anomaly: Floats
+    new_normal: Floats
+    regime: NDArray[np.int32]
+    regime_windows: Floats
+    sustained: NDArray[np.bool_]
     skipped: NDArray[np.int32]
 
     def take(self, order: Integers) -> SeriesColumns:
@@ -87,7 +97,10 @@ class SeriesColumns:
             map(itemgetter(3), chosen), self.actual.tolist(), self.expected.tolist(), self.lower.tolist(),
             self.upper.tolist(), probability(self.log10_p).tolist(), np.round(self.score, 2).tolist(),
             map(DIRECTIONS.__getitem__, self.direction.tolist()), np.round(self.contribution, 4).tolist(),
-            np.round(self.observations, 2).tolist(), map(rules.__getitem__, self.skipped.tolist()),
+            np.round(self.observations, 2).tolist(), np.round(self.anomaly, 4).tolist(),
+            np.round(self.new_normal, 4).tolist(), self.regime.tolist(),
+            self.regime_windows.astype(np.int64).tolist(), self.sustained.tolist(),
+            map(rules.__getitem__, self.skipped.tolist()),
         )  # fmt: skip
         return (dict(zip(_SERIES_FIELDS, values, strict=True)) for values in zip(*columns, strict=True))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from models.interface import Block, Floats, Likelihood, Verdicts
 from models.reporting import judge_then_learn
 from models.rollup import calibrate, combine, score_0_100
-from models.series import score_then_learn
+from models.series import no_verdicts, score_then_learn
 from pipelines.novelty.directory import Attendance
 from pipelines.novelty.observations import (
     Observations,
@@ -116,7 +116,7 @@ class Run:
         ]  # fmt: skip
 
     def _score(self, blocks: Sequence[Block]) -> list[Verdicts]:
-        return score_then_learn(self.state.models, blocks, self.parameters.memory_s)
+        return score_then_learn(self.state.models, blocks)
 
     def _score_in_doubt(self, blocks: Sequence[Block], start: int, taught: Lessons) -> list[Verdicts]:
         """Score window by window where rules say only after judging which values are learned."""
@@ -142,7 +142,7 @@ class Run:
         kept = np.zeros(len(self.state.models), np.bool_)
         kept[block.rows[at]] = True
         alone = Block(block.end_ms, np.arange(len(at)), block.value[at], block.weight[at])
-        (verdict,) = score_then_learn(self.state.models.keep(kept), [alone], self.parameters.memory_s)
+        (verdict,) = score_then_learn(self.state.models.keep(kept), [alone])
         return verdict.expected, np.where(verdict.direction < 0, DIRECTIONS[LOW], DIRECTIONS[HIGH])
 
     def remember(self) -> None:
@@ -253,13 +253,12 @@ def _columns(told: Observations, verdicts: Verdicts, new: NewTemplates) -> Serie
         unknown[new.at] = np.nan
     return SeriesColumns(
         told.row, told.value, expected, lower, upper, log10_p, score_0_100(log10_p), direction,
-        np.zeros_like(log10_p), verdicts.observations, np.zeros(len(log10_p), np.int32),
+        np.zeros_like(log10_p), verdicts.observations, verdicts.anomaly, verdicts.new_normal, verdicts.regime,
+        verdicts.regime_windows, verdicts.sustained, np.zeros(len(log10_p), np.int32),
     )  # fmt: skip
 
 
 def _joined(verdicts: Sequence[Verdicts]) -> Verdicts:
     """Return the verdicts of consecutive blocks as one."""
-    empty = np.empty(0)
-    nothing = Verdicts(empty, empty, empty, empty, empty.astype(np.int8), empty)
-    parts = [nothing, *verdicts]
+    parts = [no_verdicts(), *verdicts]
     return Verdicts(*(np.concatenate([getattr(part, item.name) for part in parts]) for item in fields(Verdicts)))

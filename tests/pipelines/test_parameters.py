@@ -20,7 +20,7 @@ from pipelines.parameters import (
 def test_operation_settings_are_left_out() -> None:
     assert "batch_points" not in result_settings(StatisticsParameters())
     assert "refresh_interval" not in result_settings(IndexerParameters())
-    assert "memory_s" in result_settings(NoveltyParameters())
+    assert "expiry_s" in result_settings(NoveltyParameters())
 
 
 def test_fingerprint_ignores_how_the_work_is_done() -> None:

@@ -130,6 +130,9 @@ def test_document_of_a_series() -> None:
             "kind": "gauge",
             "contribution": 0.8,
             "observations": 120.0,
+            "hypothesis": {"anomaly": 0.0, "new_normal": 0.0},
+            "regime": {"number": 0, "windows": 0},
+            "sustained": False,
         },
     }
 
