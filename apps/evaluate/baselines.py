@@ -35,6 +35,7 @@ class Gaussian:
     """river's GaussianScorer per series: a normal distribution of all values so far."""
 
     level: float = 4.0
+    together: int = 1
 
     def detect(self, recordings: Sequence[Recording]) -> list[Scores]:
         """Score all series, one after the other."""
@@ -62,6 +63,7 @@ class HalfSpaceTrees:
     """river's HalfSpaceTrees over all series of the resource, each scaled to its range so far; one score for all."""
 
     level: float = 0.98
+    together: int = 1
 
     def detect(self, recordings: Sequence[Recording]) -> list[Scores]:
         """Score the resources; every series carries its resource's score."""
@@ -91,6 +93,7 @@ class Normal:
     """Exponentially weighted normal of level and difference, the larger surprise of both."""
 
     level: float = 4.0
+    together: int = 1
     memory: float = 500.0
 
     def detect(self, recordings: Sequence[Recording]) -> list[Scores]:

@@ -38,11 +38,20 @@ class Samples:
 
 @dataclass(frozen=True)
 class RouterOutcome:
-    """One router under the temporal rule; `delays_s` of its own events, of those detected."""
+    """One router under the temporal rule.
+
+    Attributes:
+        detected: Events detected.
+        events: Events in all.
+        false: False alarms in the quiet spans.
+        early: Alarms before the first event, at most one per 300 s; the rule does not count them.
+        delays_s: Of the router's own events that are detected.
+    """
 
     detected: int
     events: int
     false: int
+    early: int
     delays_s: tuple[float, ...]
 
     @property
@@ -82,6 +91,11 @@ class Temporal:
     def f1(self) -> float:
         """Mean over routers."""
         return float(np.mean([outcome.f1 for outcome in self.routers.values()]))
+
+    @property
+    def early(self) -> int:
+        """Alarms of all routers before the first event."""
+        return sum(outcome.early for outcome in self.routers.values())
 
     @property
     def delay_s(self) -> float:
@@ -194,7 +208,9 @@ def _judge_router(
         # The authors drop the last sample before the next event.
         times, anomalous = samples.time_s[during][:-1], samples.anomalous[during][:-1]
         false += _counted(_alarms(times, anomalous, consecutive))
-    return RouterOutcome(detected, len(events), false, tuple(delays))
+    before = samples.time_s < min(event.start_s for event in events)
+    early = _counted(_alarms(samples.time_s[before], samples.anomalous[before], consecutive))
+    return RouterOutcome(detected, len(events), false, early, tuple(delays))
 
 
 def _alarms(time_s: Floats, anomalous: Flags, consecutive: int) -> Floats:

@@ -221,8 +221,16 @@ def load_smd(folder: Path, machines: Sequence[str] = SMD_MACHINES) -> list[Machi
 
 
 def smd_machines(folder: Path) -> list[str]:
-    """Return the names of all machines in the folder, in order."""
-    return sorted(path.name[len("machine-") : -len("_test.parquet")] for path in folder.glob("machine-*_test.parquet"))
+    """Return the names of all machines in the folder, in order.
+
+    Raises:
+        DataError: There is none.
+    """
+    names = sorted(path.name[len("machine-") : -len("_test.parquet")] for path in folder.glob("machine-*_test.parquet"))
+    if not names:
+        message = f"no machine-<name>_test.parquet in {folder}"
+        raise DataError(message)
+    return names
 
 
 def _machine(folder: Path, name: str) -> Machine:
@@ -255,6 +263,20 @@ def load_cisco(folder: Path, name: str = "bgpclear_first") -> Fleet:
         message = f"no router (<name>.csv.gz) in {folder / 'by_node' / name}"
         raise DataError(message)
     return Fleet(tuple(_router(path) for path in paths), tuple(_events(truth)))
+
+
+def cisco_names(folder: Path) -> list[str]:
+    """Return the names of the data sets in the folder that have a ground truth, in order.
+
+    Raises:
+        DataError: None has.
+    """
+    names = sorted(path.name for path in (folder / "by_node").glob("*") if path.is_dir())
+    known = [name for name in names if (folder / "ground_truth" / f"{name}.txt").exists()]
+    if not known:
+        message = f"no by_node/<name>/ with a ground_truth/<name>.txt in {folder}"
+        raise DataError(message)
+    return known
 
 
 def _router(path: Path) -> Recording:

@@ -36,5 +36,9 @@ class Detector(Protocol):
     def level(self) -> float:
         """Alarm score from which on it alarms by default."""
 
+    @property
+    def together(self) -> int:
+        """How many recordings it works on best at once."""
+
     def detect(self, recordings: Sequence[Recording]) -> list[Scores]:
         """Score all windows of the recordings."""

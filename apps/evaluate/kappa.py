@@ -31,6 +31,7 @@ class Kappa:
     """The models of the novelty job: all recordings are resources of one bucket, streamed in event time."""
 
     level: float = ALARM
+    together: int = 16
 
     def detect(self, recordings: Sequence[Recording]) -> list[Scores]:
         """Stream the windows of all recordings through one state; each series is a class of its own."""

@@ -49,8 +49,9 @@ def test_false_alarms_in_quiet_spans_at_most_one_per_300_s() -> None:
     assert outcome.f1 == pytest.approx(2 * 1 / (1 + 3 + 3))
 
 
-def test_alarms_before_the_first_event_are_not_counted() -> None:
-    assert temporal({"a": router(50)}, EVENTS, 1).routers["a"].false == 0
+def test_alarms_before_the_first_event_are_told_apart() -> None:
+    outcome = temporal({"a": router(50, 60, 95)}, EVENTS, 1)
+    assert (outcome.routers["a"].false, outcome.early) == (0, 1)
 
 
 def test_means_over_routers() -> None:
