@@ -71,8 +71,8 @@ def evaluate(
     - `kappa evaluate all data --detector all --report docs/quality.md`
     """
     # Loading the models compiles them: other commands need not wait for it.
-    from apps.evaluate.datasets import DataError  # noqa: PLC0415
     from apps.evaluate.document import HEADING  # noqa: PLC0415
+    from apps.evaluate.recordings import DataError  # noqa: PLC0415
     from apps.evaluate.report import as_objects, show, summary, write  # noqa: PLC0415
     from apps.evaluate.run import Evaluation  # noqa: PLC0415
 

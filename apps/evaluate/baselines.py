@@ -19,8 +19,8 @@ from scipy.ndimage import maximum_filter1d
 from scipy.signal import lfilter
 from scipy.special import log_ndtr
 
-from apps.evaluate.datasets import Recording
 from apps.evaluate.interface import Scores
+from apps.evaluate.recordings import Recording
 from apps.evaluate.resources import evidence
 from models.interface import Floats
 

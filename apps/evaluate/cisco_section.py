@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from apps.evaluate import plots
-from apps.evaluate.datasets import Fleet
 from apps.evaluate.judgement import CISCO_K, CiscoJudgement, judge_cisco
+from apps.evaluate.recordings import Fleet
 from apps.evaluate.report import Line, Plot, Section, Table
 from apps.evaluate.section import Found, Levels, first_of
 

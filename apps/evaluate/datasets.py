@@ -1,6 +1,4 @@
-"""The labelled data sets, as recordings: one resource, its series, one row per window.
-
-A row is a closed window as the novelty job would see it: `end_ms` rises strictly. How each source is brought to that:
+"""Readers of the labelled data sets: how each source is brought to rising windows.
 
 - **Times.** A NAB or KPI row is stamped with the start of its interval, so its window ends one usual interval (the most
   frequent step) later. SMD has no times: row i ends at minute i + 1. A Cisco row is a reading of that instant.
@@ -17,7 +15,6 @@ import csv
 import gzip
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,92 +23,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from models.interface import Floats, Likelihood
-
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from apps.evaluate.recordings import DataError, Event, Fleet, Integers, Kpi, Machine, NabFile, Recording
+from models.interface import Floats
 
 SMD_MACHINES: Final = ("1-2", "2-1", "2-7", "3-4")
 _MINUTE_MS: Final = 60_000
 _CISCO_TIMES: Final = ("", "time")
-
-
-class DataError(RuntimeError):
-    """The folder does not hold the data set."""
-
-
-@dataclass(frozen=True)
-class Recording:
-    """One resource's windows.
-
-    Attributes:
-        resource: Its name.
-        end_ms: End of each window, event time, strictly rising, shape (n,).
-        values: Value of each series in each window, NaN where there is none, shape (n, series).
-        series: Names of the series.
-        likelihood: How the values are distributed; measured data come without that knowledge and are gauges.
-        weight: Weight of each value as `models.interface.Block` means it.
-    """
-
-    resource: str
-    end_ms: Integers
-    values: Floats
-    series: tuple[str, ...]
-    likelihood: Likelihood = Likelihood.GAUGE
-    weight: float = 1.0
-
-
-@dataclass(frozen=True)
-class NabFile:
-    """One file of NAB.
-
-    Attributes:
-        recording: Its one series.
-        category: Its folder; both folders of artificial data are one category.
-        window_of_row: Window of the recording that each row of the file belongs to, shape (rows,).
-        anomalies: First and last row of each labelled span, both inclusive.
-    """
-
-    recording: Recording
-    category: str
-    window_of_row: NDArray[np.intp]
-    anomalies: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class Kpi:
-    """One KPI of the AIOps Challenge 2018; the first `train` rows are the train half, `label` has shape (n,)."""
-
-    recording: Recording
-    label: Flags
-    train: int
-
-
-@dataclass(frozen=True)
-class Machine:
-    """One machine of SMD; the first `train` rows are unlabelled warm-up, `label` is of the rows after, (n - train,)."""
-
-    recording: Recording
-    label: Flags
-    train: int
-
-
-@dataclass(frozen=True)
-class Event:
-    """One line of the Cisco ground truth, epoch seconds; lines of one fault share its number."""
-
-    router: str
-    start_s: float
-    end_s: float
-    fault: int
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """The routers of a Cisco data set, recorded at the same time, and what was done to them."""
-
-    routers: tuple[Recording, ...]
-    events: tuple[Event, ...]
 
 
 # ---- NAB -------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.evaluate.datasets import Flags
+from apps.evaluate.recordings import Flags
 from apps.evaluate.vus import segments
 from models.interface import Floats
 

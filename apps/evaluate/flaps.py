@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from apps.evaluate.datasets import Event, Flags, Fleet, Recording
+from apps.evaluate.recordings import Event, Flags, Fleet, Recording
 from models.interface import Floats
 
 METRICS: Final = 100

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from apps.evaluate.datasets import Integers
+from apps.evaluate.recordings import Integers
 from models.interface import Floats, Rows
 from models.rollup import TailState, broaden, calibrate, combine, surprising
 

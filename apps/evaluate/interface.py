@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from apps.evaluate.datasets import Recording
+from apps.evaluate.recordings import Recording
 from models.interface import Floats
 
 

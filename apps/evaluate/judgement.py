@@ -9,7 +9,9 @@ from typing import Final
 import numpy as np
 
 from apps.evaluate import cisco, delay_f1, nab, vus
-from apps.evaluate.datasets import Fleet, Kpi, Machine, NabFile
+from apps.evaluate.cisco_fleet import Spatial, durations_s, first_places, spatial
+from apps.evaluate.nab_rows import all_files, corpus
+from apps.evaluate.recordings import Fleet, Kpi, Machine, NabFile
 from models.interface import Floats
 
 #: K of Cisco's rules that are reported.
@@ -41,9 +43,9 @@ def judge_nab(files: Sequence[NabFile], scores: Sequence[Floats], level: float) 
         scores: Alarm score of each file's windows.
         level: From which on the detector itself would alarm.
     """
-    rows = nab.corpus(files)
+    rows = corpus(files)
     lined = rows.line_up(scores)
-    everything = nab.all_files(rows)
+    everything = all_files(rows)
     found = {}
     for profile in nab.PROFILES:
         best = nab.refitted(everything, lined, profile)
@@ -104,7 +106,7 @@ class CiscoJudgement:
 
     threshold: float
     temporal: Mapping[int, cisco.Temporal]
-    spatial: Mapping[int, cisco.Spatial]
+    spatial: Mapping[int, Spatial]
     places_at_alarm: tuple[int | None, ...]
     places: tuple[int | None, ...]
 
@@ -118,12 +120,12 @@ def judge_cisco(fleet: Fleet, scores: Sequence[Floats], threshold: float) -> Cis
         for name, time_s, score in zip(names, times, scores, strict=True)
     }
     ranked = {name: (time_s, score) for name, time_s, score in zip(names, times, scores, strict=True)}
-    spatial = {k: cisco.spatial(samples, fleet.events, k) for k in CISCO_K}
-    seen_s = [fault.seen_s for fault in spatial[2].faults]
+    together = {k: spatial(samples, fleet.events, k) for k in CISCO_K}
+    seen_s = [fault.seen_s for fault in together[2].faults]
     return CiscoJudgement(
         threshold,
         {k: cisco.temporal(samples, fleet.events, k) for k in CISCO_K},
-        spatial,
-        tuple(cisco.first_places(ranked, fleet.events, seen_s)),
-        tuple(cisco.first_places(ranked, fleet.events, cisco.durations_s(fleet.events))),
+        together,
+        tuple(first_places(ranked, fleet.events, seen_s)),
+        tuple(first_places(ranked, fleet.events, durations_s(fleet.events))),
     )

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.evaluate.datasets import Integers, Recording
 from apps.evaluate.interface import Scores
+from apps.evaluate.recordings import Integers, Recording
 from apps.evaluate.resources import evidence
 from models.episode import ALARM
 from models.interface import Block, Floats, Verdicts

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from apps.evaluate import delay_f1, plots
-from apps.evaluate.datasets import Kpi
 from apps.evaluate.interface import Scores
 from apps.evaluate.judgement import KpiJudgement, judge_kpi
+from apps.evaluate.recordings import Kpi
 from apps.evaluate.report import Line, Plot, Section, Table
 from apps.evaluate.section import Found, Levels, first_of, one_series
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from apps.evaluate import plots, published
-from apps.evaluate.datasets import NabFile
 from apps.evaluate.judgement import NabJudgement, judge_nab
+from apps.evaluate.recordings import NabFile
 from apps.evaluate.report import Line, Plot, Section, Table
 from apps.evaluate.section import Found, Levels, first_of, one_series, three
 

@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from apps.evaluate import cisco, nab
-from apps.evaluate.datasets import Flags, Fleet, NabFile
+from apps.evaluate.nab_rows import all_files, corpus
+from apps.evaluate.recordings import Flags, Fleet, NabFile
 from models.interface import Floats
 
 _WIDTH: Final = 9.0
@@ -28,8 +29,8 @@ def _figure(rows: int, height: float) -> tuple[Figure, list[Axes]]:
 def nab_thresholds(files: Sequence[NabFile], scores: Sequence[Floats], level: float) -> Figure:
     """Draw the NAB score of each profile against the threshold."""
     figure, [axes] = _figure(1, 3.0)
-    rows = nab.corpus(files)
-    lined, everything = rows.line_up(scores), nab.all_files(rows)
+    rows = corpus(files)
+    lined, everything = rows.line_up(scores), all_files(rows)
     for profile in nab.PROFILES:
         thresholds, raws = nab.sweep(everything, lined, profile)
         shown = np.isfinite(thresholds) & (thresholds > 0)

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from apps.evaluate import datasets
 from apps.evaluate.cisco_section import cisco_section
-from apps.evaluate.datasets import DataError, Recording
 from apps.evaluate.interface import Detector, Scores
 from apps.evaluate.kpi_section import kpi_section
 from apps.evaluate.nab_section import nab_section
+from apps.evaluate.recordings import DataError, Recording
 from apps.evaluate.report import Section
 from apps.evaluate.section import Found, Levels
 from apps.evaluate.smd_section import smd_section

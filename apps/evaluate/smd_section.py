@@ -8,8 +8,9 @@ from typing import Final
 import numpy as np
 
 from apps.evaluate import plots, published
-from apps.evaluate.datasets import SMD_MACHINES, Machine
+from apps.evaluate.datasets import SMD_MACHINES
 from apps.evaluate.judgement import judge_smd
+from apps.evaluate.recordings import Machine
 from apps.evaluate.report import Line, Plot, Section, Table
 from apps.evaluate.resources import SMOOTHING, smoothed
 from apps.evaluate.section import Found

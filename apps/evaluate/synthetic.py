@@ -13,8 +13,8 @@ import numpy as np
 from numpy.random import Generator
 from scipy.signal import lfilter
 
-from apps.evaluate.datasets import Recording
 from apps.evaluate.interface import Detector, Scores
+from apps.evaluate.recordings import Recording
 from models.interface import Floats, Likelihood
 
 WINDOW_S: Final = 300

@@ -10,10 +10,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from apps.evaluate import disturbances, plots, synthetic
-from apps.evaluate.datasets import Fleet
 from apps.evaluate.disturbances import Disturbed
 from apps.evaluate.flaps import HEIGHT, LENGTH, METRICS, FlapOutcome, inject, judge_flaps
 from apps.evaluate.interface import Detector
+from apps.evaluate.recordings import Fleet
 from apps.evaluate.report import Line, Plot, Section, Table
 from apps.evaluate.synthetic import FAMILIES, LEVELS, FalseAlarms
 

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.evaluate.datasets import Flags
+from apps.evaluate.recordings import Flags
 from models.interface import Floats
 
 _THRESHOLDS: Final = 250

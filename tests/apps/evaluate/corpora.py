@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from apps.evaluate.datasets import NabFile, Recording
+from apps.evaluate.recordings import NabFile, Recording
 
 DATA: Final = Path(os.environ.get("KAPPA_DATA", "../shared/data"))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apps.evaluate.cisco import Samples, durations_s, first_places, quiet_spans, spatial, temporal
-from apps.evaluate.datasets import Event, load_cisco
+from apps.evaluate.cisco import Samples, quiet_spans, temporal
+from apps.evaluate.cisco_fleet import durations_s, first_places, spatial
+from apps.evaluate.datasets import load_cisco
+from apps.evaluate.recordings import Event
 from tests.apps.evaluate.corpora import DATA, needs_data
 
 #: Two faults, the second on two routers.

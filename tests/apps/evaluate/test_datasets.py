@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from apps.evaluate.datasets import DataError, Recording, load_cisco, load_kpi, load_nab, load_smd, usual_step
+from apps.evaluate.datasets import load_cisco, load_kpi, load_nab, load_smd, usual_step
+from apps.evaluate.recordings import DataError, Recording
 from tests.apps.evaluate.corpora import DATA, needs_data
 
 

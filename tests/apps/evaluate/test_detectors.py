@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from apps.evaluate.baselines import filtered
-from apps.evaluate.datasets import Recording
 from apps.evaluate.detectors import DETECTORS
 from apps.evaluate.interface import Scores
+from apps.evaluate.recordings import Recording
 from models.interface import Floats
 
 ROWS = 400

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from apps.evaluate.datasets import Event, Fleet, Recording
 from apps.evaluate.flaps import HEIGHT, LENGTH, METRICS, during_events, inject, judge_flaps
+from apps.evaluate.recordings import Event, Fleet, Recording
 
 EVENTS = (Event("a", 700, 800, 0), Event("b", 1200, 1300, 1))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apps.evaluate.datasets import Event, Fleet, Kpi, Machine, Recording
 from apps.evaluate.judgement import judge_cisco, judge_kpi, judge_nab, judge_smd
+from apps.evaluate.recordings import Event, Fleet, Kpi, Machine, Recording
 from tests.apps.evaluate.corpora import nab_file, recording
 
 

@@ -10,20 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.evaluate.datasets import NabFile, load_nab
+from apps.evaluate.datasets import load_nab
 from apps.evaluate.nab import (
     PROFILES,
     Profile,
-    all_files,
     by_category,
-    corpus,
     leave_one_category_out,
     normalised,
-    probation,
     refitted,
     score_at,
     sweep,
 )
+from apps.evaluate.nab_rows import all_files, corpus, probation
+from apps.evaluate.recordings import NabFile
 from models.interface import Floats
 from tests.apps.evaluate.corpora import DATA, nab_file, needs_data
 

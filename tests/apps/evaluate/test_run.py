@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from apps.cli import app
 from apps.evaluate.baselines import Normal
-from apps.evaluate.datasets import DataError
+from apps.evaluate.recordings import DataError
 from apps.evaluate.run import Evaluation, folder_of
 
 ROWS = 600

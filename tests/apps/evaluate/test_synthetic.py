@@ -10,9 +10,9 @@ import pytest
 from scipy.special import log_ndtr
 
 from apps.evaluate.baselines import Normal
-from apps.evaluate.datasets import Recording
 from apps.evaluate.disturbances import SHIFTS, shift, spike
 from apps.evaluate.interface import Scores
+from apps.evaluate.recordings import Recording
 from apps.evaluate.synthetic import DAY, FAMILIES, clean, clean_resource_level, false_alarms
 from models.interface import Floats, Likelihood
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.evaluate.datasets import Flags, load_smd
+from apps.evaluate.datasets import load_smd
+from apps.evaluate.recordings import Flags
 from apps.evaluate.vus import NO_PERIOD, period, segments, vus_pr
 from models.interface import Floats
 from tests.apps.evaluate.corpora import DATA, needs_data
