@@ -40,12 +40,12 @@ _ORDINARY: Final = 5.0
 #: Mean excess of a model that is right: 1 / ln 10.
 _HONEST_EXCESS: Final = 1 / math.log(10.0)
 #: No tail is taken for lighter than this, nor for lighter than so few excesses can show.
-_LEAST_SHAPE: Final = 0.07
+_LEAST_SHAPE: Final = 0.12
 _MOST_SHAPE: Final = 0.4
 
 
 @compiled
-def cautious_then_learn(s: Floats, at: int, surprise: float, windows: float) -> float:
+def cautious_then_learn(s: Floats, at: int, surprise: float, windows: float, taught: bool) -> float:
     """Return the cautiously calibrated surprise of a component, then learn; the state changes in place.
 
     Args:
@@ -53,17 +53,20 @@ def cautious_then_learn(s: Floats, at: int, surprise: float, windows: float) -> 
         at: Where threshold and mean excess stand.
         surprise: Of the model, >= 0.
         windows: Windows seen, this one included.
+        taught: Whether to learn. An excursion must not become the measure of itself: a leak would never be found.
     """
     threshold, excess = s[at], s[at + 1]
     over = surprise - threshold
     step = max(_FIRST_STEP / (windows + _SETTLED), _LEAST_STEP) * excess
     if over > 0:
         calibrated = NOMINAL + math.log10(1 + over * _SHAPE / ((1 - _SHAPE) * excess)) / _SHAPE
-        s[at + 1] = max(excess + (over - excess) / (_PRIOR + 1), _LEAST_EXCESS)
-        s[at] = threshold + step * (1 - _SHARE)
+        excess = max(excess + (over - excess) / (_PRIOR + 1), _LEAST_EXCESS)
+        threshold += step * (1 - _SHARE)
     else:
         calibrated = NOMINAL * surprise / threshold
-        s[at] = max(threshold - step * _SHARE, _LEAST_THRESHOLD)
+        threshold = max(threshold - step * _SHARE, _LEAST_THRESHOLD)
+    if taught:
+        s[at], s[at + 1] = threshold, excess
     return float(calibrated)
 
 
@@ -81,27 +84,34 @@ def begin_honest(s: Floats, at: int) -> None:
 
 
 @compiled
-def honest_then_learn(s: Floats, at: int, found: float, windows: float) -> float:
+def honest_then_learn(s: Floats, at: int, found: float, windows: float, taught: bool) -> float:
     """Return -log10 of a p that is met as often as it says, then learn; the state changes in place.
 
     Args:
         s: State of the series.
-        at: Where threshold, mean excess and mean square excess stand.
+        at: Where threshold, mean excess, mean square excess, and whether the last window exceeded, stand.
         found: Surprise of the component that speaks, as `straight` gives it.
         windows: Windows seen, this one included.
+        taught: Whether to learn. An excursion must not become the measure of itself: a leak would never be found.
     """
     threshold, mean, square = s[at], s[at + 1], s[at + 2]
     over = found - threshold
     step = max(_FIRST_STEP / (windows + _SETTLED), _LEAST_STEP) * mean
     if over <= 0:
-        s[at] = max(threshold - step * _SHARE, _LEAST_THRESHOLD)
+        if taught:
+            s[at] = max(threshold - step * _SHARE, _LEAST_THRESHOLD)
+        s[at + 3] = 0.0
         return float(NOMINAL * found / threshold)
     seen = min(_FEW + _SHARE * windows, _MANY)
     shape = 0.5 * (1 - mean * mean / max(square - mean * mean, _LEAST_EXCESS**2))
     shape = min(max(shape, _LEAST_SHAPE, 1 / seen), _MOST_SHAPE)
     honest = float(NOMINAL + math.log10(1 + over * shape / ((1 - shape) * mean)) / shape)
-    s[at] = threshold + step * (1 - _SHARE)
-    if honest < _ORDINARY:
+    if taught:
+        s[at] = threshold + step * (1 - _SHARE)
+    # The first window of a cluster stands for it: what lasts would soon be its own measure.
+    first = s[at + 3] == 0
+    s[at + 3] = 1.0
+    if taught and first and honest < _ORDINARY:
         s[at + 1] = max(mean + (over - mean) / (seen + 1), _LEAST_EXCESS)
         s[at + 2] = max(square + (over * over - square) / (seen + 1), _LEAST_EXCESS**2)
     return honest

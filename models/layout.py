@@ -34,14 +34,15 @@ CALIBRATION_WIDTH: Final = 2
 COMPONENTS: Final = 6
 PREDICTIVE, SUSTAINED, LEVEL, LOGARITHM, MIDDLE, ROUGHNESS = range(COMPONENTS)
 CALIBRATION: Final = _places.take(COMPONENTS * CALIBRATION_WIDTH)
-#: Calibration of all components together: threshold, mean excess, mean square excess.
-TOGETHER_WIDTH: Final = 3
+#: Calibration of all components together: threshold, mean excess, mean square excess, whether
+#: the last window was above the threshold.
+TOGETHER_WIDTH: Final = 4
 TOGETHER: Final = _places.take(TOGETHER_WIDTH)
 
 #: Leaky maximum, windows since the last alarm, histogram of own alarms.
 EPISODE_MAXIMUM: Final = _places.take()
 EPISODE_SINCE: Final = _places.take()
-ALARM_BINS: Final = 7
+ALARM_BINS: Final = 6
 EPISODE_ALARMS: Final = _places.take(ALARM_BINS)
 
 #: Regime (`models.regime`), and what is remembered of former ones: mean, deviation, number + 1.

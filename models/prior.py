@@ -55,7 +55,7 @@ def _family(state: SeriesState, rows: Rows) -> Rows:
 
 
 def _calibration(state: SeriesState, row: int, siblings: Rows) -> None:
-    columns = slice(layout.CALIBRATION, layout.TOGETHER + layout.TOGETHER_WIDTH)
+    columns = slice(layout.CALIBRATION, layout.TOGETHER + layout.TOGETHER_WIDTH - 1)
     state.matrix[row, columns] = np.exp(np.log(state.matrix[siblings, columns].astype(np.float64)).mean(axis=0))
 
 

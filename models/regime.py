@@ -38,6 +38,8 @@ _LAM: Final = 1 - 1 / 2_000
 _SETTLED: Final = 20.0
 _CLIP: Final = 2.5
 _SLACK: Final = 0.5
+#: Noise alone exceeds it in less than 1 % of the windows.
+_EXCURSION: Final = 5.0
 _LEVEL_LIMIT: Final = 18.0
 #: Windows of a run that make a level, and the sum they need.
 _RUN: Final = 6.0
@@ -50,6 +52,8 @@ _SPREAD_CLIP: Final = 4.5
 _SPREAD_FACTOR: Final = 3.0
 _LEARNED_DEVIATIONS: Final = 4.0
 _MOST_CORRELATION: Final = 0.98
+#: Windows a regime must have lasted for the next one to be taken for granted.
+_BELIEVED: Final = 120.0
 #: What is left of the weight of the past after a change, in windows.
 _WEIGHT_LEFT: Final = 6.0
 #: Deviations within which a level is the same as an archived one.
@@ -76,7 +80,8 @@ def judge_then_learn(s: Floats, y: float, windows: float) -> tuple[float, float,
         windows: Windows seen, this one included.
 
     Returns:
-        Probability of an anomaly and of a new normal (the rest is normal); whether a new regime began.
+        Probability of an anomaly and of a new normal (the rest is normal); whether a regime began that is believed:
+        archived before, or after one that had lasted. A level that keeps moving is a drift, not a new normal.
     """
     weight = s[WEIGHT]
     if weight < _SETTLED:
@@ -92,13 +97,17 @@ def judge_then_learn(s: Floats, y: float, windows: float) -> tuple[float, float,
     s[LAST] = y
     s[AGE] += 1
     if wider:
-        _adopt(s, s[MEAN], deviation * _SPREAD_FACTOR)
-        return 0.0, 1.0, True
+        return 0.0, 1.0, _adopt(s, s[MEAN], deviation * _SPREAD_FACTOR)
     if moved:
-        _adopt(s, s[RUN_MEAN] if s[RUN] >= _RUN else s[EXCURSION_MEAN], deviation)
-        return 0.0, 1.0, True
+        return 0.0, 1.0, _adopt(s, s[RUN_MEAN] if s[RUN] >= _RUN else s[EXCURSION_MEAN], deviation)
     _learn(s, y, _LEARNED_DEVIATIONS * deviation)
     return anomaly, new, False
+
+
+@compiled
+def in_excursion(s: Floats) -> bool:
+    """Tell whether values have been off to one side for some windows."""
+    return bool(max(s[UP], s[DOWN]) > _EXCURSION)
 
 
 @compiled
@@ -188,10 +197,11 @@ def _watch_run(s: Floats, y: float, z: float, deviation: float) -> None:
 
 
 @compiled
-def _adopt(s: Floats, mean: float, deviation: float) -> None:
-    """Begin a regime, or reopen an archived one; archive the present one."""
+def _adopt(s: Floats, mean: float, deviation: float) -> bool:
+    """Begin a regime, or reopen an archived one; archive the present one. Return whether it is believed."""
     old_mean, old_deviation, old = s[MEAN], deviation_of(s), s[NUMBER]
-    number = _number_of(s, mean, deviation)
+    number, reopened = _number_of(s, mean, deviation)
+    believed = reopened or s[AGE] >= _BELIEVED
     for index in range((layout.ARCHIVED - 1) * _ARCHIVE_WIDTH, 0, -1):
         at = layout.ARCHIVE + index - 1
         s[at + _ARCHIVE_WIDTH] = s[at]
@@ -201,11 +211,12 @@ def _adopt(s: Floats, mean: float, deviation: float) -> None:
     s[NUMBER], s[AGE] = number, 0.0
     for place in (UP, DOWN, SPREAD, SIDE, ABOVE, BELOW, EXCURSION, EXCURSION_MEAN, RUN, RUN_MEAN, ANOMALY, NEW):
         s[place] = 0.0
+    return bool(believed)
 
 
 @compiled
-def _number_of(s: Floats, mean: float, deviation: float) -> float:
-    """Return the number of the archived regime that looks like this, else the next number."""
+def _number_of(s: Floats, mean: float, deviation: float) -> tuple[float, bool]:
+    """Return the number of the archived regime that looks like this, else the next number; whether it is archived."""
     largest = s[NUMBER]
     for index in range(layout.ARCHIVED):
         at = layout.ARCHIVE + index * _ARCHIVE_WIDTH
@@ -213,8 +224,8 @@ def _number_of(s: Floats, mean: float, deviation: float) -> float:
         largest = max(largest, known)
         alike = abs(mean - s[at]) <= _SAME * s[at + 1] and 0.5 <= deviation / max(s[at + 1], _DUST) <= 2.0
         if known >= 0 and alike:
-            return float(known)
-    return float(largest + 1)
+            return float(known), True
+    return float(largest + 1), False
 
 
 @compiled

@@ -71,24 +71,22 @@ def judge_then_learn(s: Floats, y: float, out: Floats) -> bool:
         out: Results of the window, shape (COLUMNS,): the components' surprises are read, p, alarm and hypotheses set.
 
     Returns:
-        Whether a new regime began.
+        Whether a regime began that is to be taken for granted.
     """
     windows = s[layout.WINDOWS]
     most, speaks, lasting = 0.0, 0.0, 0.0
+    taught = not regime.in_excursion(s)
     for component in range(layout.COMPONENTS):
         at = layout.CALIBRATION + component * layout.CALIBRATION_WIDTH
         offset = 0.0 if component == layout.PREDICTIVE else _FEATURE_OFFSET
         straight = calibration.straight(s, at, out[FOUND + component]) - offset
-        cautious = calibration.cautious_then_learn(s, at, out[FOUND + component], windows) - offset
+        cautious = calibration.cautious_then_learn(s, at, out[FOUND + component], windows, taught) - offset
         if cautious > most:
             most, speaks, lasting = cautious, straight, offset
-    honest = calibration.honest_then_learn(s, layout.TOGETHER, max(speaks, 0.0), windows)
+    honest = calibration.honest_then_learn(s, layout.TOGETHER, max(speaks, 0.0), windows, taught)
     out[LOG10_P], out[SUSTAINED] = -min(honest, surprise.MOST), lasting
     alarm = episode.shape_then_learn(s, most if windows > ALARM_WARMUP else 0.0)
     out[ALARM] = alarm
+    out[ANOMALY], out[NEW_NORMAL], believed = regime.judge_then_learn(s, y, windows)
     out[REGIME_AGE], out[REGIME] = s[regime.AGE], s[regime.NUMBER]
-    anomaly, new_normal, began = regime.judge_then_learn(s, y, windows)
-    out[ANOMALY], out[NEW_NORMAL] = anomaly, new_normal
-    if began:
-        out[REGIME_AGE], out[REGIME] = 0.0, s[regime.NUMBER]
-    return began
+    return believed
