@@ -62,7 +62,7 @@ def evaluate(
 
     NAB score (0-100), VUS-PR (0-1), F1 within 7 windows (0-1), Cisco's rules (delays in seconds), and on synthetic
     series false alarms (observed over nominal), adoption of shifts and spikes, alarms per series and day. The same
-    input gives the same bytes. `kappa` takes about two minutes for everything, `half-space-trees` far longer.
+    input gives the same bytes. `kappa` takes about two minutes of CPU time for everything, `half-space-trees` over ten.
 
     Examples:
     - `kappa evaluate nab data/nab`

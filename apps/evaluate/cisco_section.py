@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -53,8 +54,8 @@ def _spatial(judged: Mapping[str, CiscoJudgement]) -> Table:
             f"{name}, K={k}",
             f"{entry.spatial[k].precision:.3f}",
             f"{entry.spatial[k].recall:.3f}",
-            f"{entry.spatial[k].delay_s:.1f}",
-            f"{entry.spatial[k].seen_s:.1f}",
+            _seconds(entry.spatial[k].delay_s),
+            _seconds(entry.spatial[k].seen_s),
             _places(entry.places_at_alarm) if k == 2 else "",
             _places(entry.places) if k == 2 else "",
         )
@@ -72,7 +73,7 @@ def _temporal(judged: Mapping[str, CiscoJudgement]) -> Table:
             f"{entry.temporal[k].precision:.3f}",
             f"{entry.temporal[k].recall:.3f}",
             f"{entry.temporal[k].f1:.3f}",
-            f"{entry.temporal[k].delay_s:.1f}",
+            _seconds(entry.temporal[k].delay_s),
             str(entry.temporal[k].early),
             f"{entry.threshold:.3g}",
         )
@@ -81,6 +82,10 @@ def _temporal(judged: Mapping[str, CiscoJudgement]) -> Table:
     )
     columns = ("temporal", "precision", "recall", "mean F1 per router", "delay, s", "early alarms", "threshold")
     return Table("K consecutive samples of a router", columns, rows)
+
+
+def _seconds(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.1f}"
 
 
 def _places(places: Sequence[int | None]) -> str:
@@ -95,7 +100,10 @@ def _summary(data_set: str, judged: Mapping[str, CiscoJudgement]) -> tuple[Line,
             f"{data_set}, spatial K=2: precision, recall, mean delay",
             "1, 1, 4 s",
             "",
-            {name: f"{one.precision:.3f}, {one.recall:.3f}, {one.delay_s:.1f} s" for name, one in spatial.items()},
+            {
+                name: f"{one.precision:.3f}, {one.recall:.3f}, {_seconds(one.delay_s)} s"
+                for name, one in spatial.items()
+            },
         ),
         Line(
             f"{data_set}, place of the affected router at the alarm, per fault",
