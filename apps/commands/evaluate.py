@@ -66,7 +66,7 @@ def evaluate(
 
     Examples:
     - `kappa evaluate nab data/nab`
-    - `kappa evaluate smd data/smd --detector kappa --detector normal --scores /tmp/scores`
+    - `kappa evaluate smd data/smd --detector kappa --detector normal --scores scores`
     - `kappa evaluate synthetic`
     - `kappa evaluate all data --detector all --report docs/quality.md`
     """
