@@ -7,7 +7,7 @@ from typing import Final
 HEADING: Final = """
 # Detection quality
 
-Written by `kappa evaluate all DIR --detector all --report docs/quality.md`; the same data give the same bytes. Every
+Written by `kappa evaluate all DIR --detector ... --report docs/quality.md`; the same data give the same bytes. Every
 recording is streamed in event time, a window is scored before it is learned, nothing looks ahead, and one configuration
 serves all data sets. *kappa* is the code the novelty job runs. The baselines stand behind the same interface: river's
 `GaussianScorer` and `HalfSpaceTrees`, and an exponentially weighted normal of level and difference.
